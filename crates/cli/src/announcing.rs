@@ -29,7 +29,7 @@ const FIRST_PASSWORDS: Duration = Duration::from_secs(3);
 pub(crate) struct Announcing {
     settings: watch::Sender<Layer2Settings>,
     is_serving: watch::Sender<bool>,
-    tasks: [JoinHandle<()>; 3],
+    tasks: [JoinHandle<()>; 4],
 }
 
 impl Announcing {
@@ -58,6 +58,7 @@ impl Announcing {
             spawn("what is announced by ARP and NDP", parts, neighbors),
             spawn("what is announced by BGP", parts, routes.carry(serving, tell)),
             spawn("the report of what is announced", parts, reports),
+            spawn("the watch of HAProxy", parts, follow_haproxy(host.clone(), handle.clone())),
         ];
         Announcing { settings, is_serving, tasks }
     }
@@ -223,5 +224,18 @@ async fn report(host: Arc<Host>, handle: Handle, changed: Arc<Notify>) {
             Err(error) => warn!(%error, "the report of this host failed"),
         }
         sleep(PAUSE).await;
+    }
+}
+
+/// What HAProxy has open counts only while it lives: without it, addresses are withdrawn as for a listener that is closed.
+async fn follow_haproxy(host: Arc<Host>, handle: Handle) {
+    let Some(haproxy) = host.haproxy() else { return std::future::pending().await };
+    let (mut changed, changes) = (haproxy.changed(), handle.changes());
+    while changed.changed().await.is_ok() {
+        for unit in haproxy.units() {
+            if changes.send(Change::Drifted(unit)).await.is_err() {
+                return;
+            }
+        }
     }
 }

@@ -419,7 +419,7 @@ pub(crate) fn view_source(
                 told.await.unwrap_or_default();
             view.part = part;
             view.allocation = part.allocates().then(|| allocation::view(now(), &waiting, &plan, &pools));
-            view.services = seaway_node::service_views(&plan, host.as_ref().map(|host| &host.proxy));
+            view.services = seaway_node::counted_service_views(&plan, host.as_deref()).await;
             view.problems = problems;
             view.adoption = adoption.map(|it| adoption_view(&it));
             view.unit_failures = failures;

@@ -67,7 +67,7 @@ use crate::{
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
     rights,
-    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
+    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log},
     settings::Settings,
     version, watchdog,
 };
@@ -84,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let rights = rights::keep_only(needed).context("capabilities cannot be dropped")?;
     nodes::require_cloud(&arguments.cloud)?;
     let settings = load(arguments, part)?;
+    serve::require_native_for_handover(arguments, &settings)?;
     let log = start_log(&settings)?;
     settings.told.iter().for_each(|line| warn!("{line}"));
     info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
@@ -181,11 +182,7 @@ impl Member {
         let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
         bound = metrics::shown(bound, &settings, &cluster)?;
         let host = match part {
-            Part::Node => {
-                let (name, named) = (settings.host.clone(), settings.addresses.clone());
-                let ports = settings.config.tenants.reserved_ports.clone();
-                Some(Arc::new(Host::of_cluster(name, start_proxy(&settings)?, named, ports)))
-            }
+            Part::Node => Some(Arc::new(serve::host(&settings)?)),
             Part::Controller => None,
         };
         let folder = match (&arguments.handover, part) {
@@ -418,10 +415,9 @@ impl Member {
     async fn reload(&mut self, arguments: &Arguments) {
         let notifier = self.notifier_of_reload();
         notifier.reloading();
-        let proxy = self.host.as_ref().map(|host| &host.proxy);
         let part = if self.host.is_some() { Part::Node } else { Part::Controller };
         if let Some(mut settings) =
-            apply_reloaded(load(arguments, part), &self.settings, &self.log, proxy).await
+            apply_reloaded(load(arguments, part), &self.settings, &self.log, self.host.as_deref()).await
         {
             cloud::keep_understood(&mut settings, &self.settings);
             if let Some(pems) = &self.pems {

@@ -13,6 +13,7 @@ use seaway_admin::{
     logging::{self, Format, LogHandle},
     notify::Notifier,
 };
+use seaway_node::Host;
 use seaway_proxy::{AccessTo, Proxy};
 use seaway_watchdog::Watchdog;
 use tokio::sync::mpsc;
@@ -109,7 +110,7 @@ pub(crate) async fn apply_reloaded(
     read: Result<Settings>,
     before: &Settings,
     log: &LogHandle,
-    proxy: Option<&Proxy>,
+    host: Option<&Host>,
 ) -> Option<Settings> {
     let settings = read
         .inspect_err(|wrong| {
@@ -126,11 +127,12 @@ pub(crate) async fn apply_reloaded(
     {
         error!(%error, "the log level cannot be changed");
     }
-    if let Some(proxy) = proxy.cloned() {
+    if let Some(host) = host {
+        let proxy = host.proxy.clone();
         proxy.limit_memory(settings.memory);
         proxy.measure_latency(settings.series.latency);
         proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
-        proxy.reserve_ports(settings.config.tenants.reserved_ports.clone());
+        host.reserve_ports(&settings.config.tenants.reserved_ports);
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}

@@ -38,7 +38,7 @@ use seaway_drivers::{
 use seaway_engine::Drivers;
 use seaway_model::{Name, bgp::BgpWanted, config::ReservedPorts, fact::HostReport, layer2::Layer2State};
 use seaway_plan::{Layer2Wanted, Overview, Placement};
-use seaway_proxy::{Drained, Proxy};
+use seaway_proxy::{Drained, Proxy, Statistics};
 use seaway_watchdog::Watchdog;
 
 pub use addresses::AddressWatch;
@@ -50,8 +50,16 @@ pub use view::ServiceViews;
 use self::{bgp::Bgp, layer2::Layer2};
 
 /// What is planned, with the counters of whoever serves it here, for the status page.
-pub fn service_views(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
-    view::fold(plan, &proxy.map(Proxy::statistics).unwrap_or_default())
+pub fn service_views(plan: &[Overview], host: Option<&Host>) -> ServiceViews {
+    view::fold(plan, &host.map(Host::statistics).unwrap_or_default())
+}
+
+/// As above, once HAProxy has told its counters, if it serves here.
+pub async fn counted_service_views(plan: &[Overview], host: Option<&Host>) -> ServiceViews {
+    if let Some(haproxy) = host.and_then(Host::haproxy) {
+        haproxy.count().await;
+    }
+    service_views(plan, host)
 }
 
 /// The memory that the proxy holds for its clients, for the status page.
@@ -118,6 +126,30 @@ impl Host {
     #[must_use]
     pub fn with_haproxy(self, haproxy: HaproxyHost) -> Host {
         Host { haproxy: Some(Arc::new(haproxy)), ..self }
+    }
+
+    /// From now on, ports that the machine needs: they are not taken from it at addresses of pools.
+    pub fn reserve_ports(&self, ports: &ReservedPorts) {
+        self.proxy.reserve_ports(ports.clone());
+        if let Some(haproxy) = self.haproxy.as_ref().filter(|_| self.steering.is_some()) {
+            haproxy.reserve(ports.clone());
+        }
+    }
+
+    /// What whoever serves here counts. HAProxy's are those of the last [`HaproxyHost::count`].
+    pub fn statistics(&self) -> Statistics {
+        let mut statistics = self.proxy.statistics();
+        if let Some(haproxy) = &self.haproxy {
+            let (listeners, pools) = haproxy.statistics();
+            statistics.listeners.extend(listeners);
+            statistics.pools.extend(pools);
+        }
+        statistics
+    }
+
+    /// HAProxy, if it serves here: it says when it dies and when it is back.
+    pub fn haproxy(&self) -> Option<&Arc<HaproxyHost>> {
+        self.haproxy.as_ref()
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {

@@ -1,13 +1,39 @@
 //! What a host does beside serving.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use seaway_admin::BoundSockets;
 use seaway_cluster::StatusPage;
 use seaway_files::pem::PemWatch;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
+use seaway_node::Host;
 use tokio::sync::{mpsc, watch};
 
-use crate::{args::Pod, settings::Settings};
+use crate::{
+    args::{Pod, ProcessArgs},
+    run::start_proxy,
+    settings::{Settings, data_plane::DataPlane},
+};
+
+/// With HAProxy, the sockets are HAProxy's, and Seaway cannot pass them on: the next process would wait for what never comes.
+pub(super) fn require_native_for_handover(arguments: &ProcessArgs, settings: &Settings) -> Result<()> {
+    if arguments.handover.is_some() && settings.data_plane != DataPlane::Native {
+        bail!(
+            "--handover passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: leave out --handover, or set dataPlane.driver: native"
+        )
+    }
+    Ok(())
+}
+
+/// What serves here, by the driver that the configuration names.
+pub(super) fn host(settings: &Settings) -> Result<Host> {
+    let (name, ports) = (settings.host.clone(), settings.config.tenants.reserved_ports.clone());
+    let haproxy = settings.data_plane.start_haproxy(&name).map(|it| it.reserving(ports.clone()));
+    let host = Host::of_cluster(name, start_proxy(settings)?, settings.addresses.clone(), ports);
+    Ok(match haproxy {
+        Some(haproxy) => host.with_haproxy(haproxy),
+        None => host,
+    })
+}
 
 /// Reads those of files, and tells of every change from then on.
 pub(super) async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change>) -> Result<PemWatch> {

@@ -164,13 +164,13 @@ impl Reach {
 
     async fn views(&self) -> Option<Vec<seaway_admin::view::ServiceView>> {
         let plan = self.handle.ask(|world| world.overview()).await?;
-        Some(seaway_node::service_views(&plan, Some(&self.host.proxy)))
+        Some(seaway_node::service_views(&plan, Some(&self.host)))
     }
 }
 
 /// Whether members that are served have the weights that are planned.
 fn is_in_effect(plan: &[seaway_plan::Overview], host: &Host) -> bool {
-    let served = seaway_node::service_views(plan, Some(&host.proxy));
+    let served = seaway_node::service_views(plan, Some(host));
     plan.iter().zip(&served).all(|(planned, served)| {
         served.pools.iter().all(|pool| {
             let planned = planned.load_balancer.pools.iter().find(|(id, _)| *id.0 == *pool.id);

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use seaway_admin::{Signal, Signals};
-use seaway_drivers::haproxy::HaproxyHost;
 use seaway_node::Host;
 use seaway_proxy::{HandOver, TakenOver, Turn};
 use seaway_watchdog::Watching;
@@ -26,17 +25,12 @@ pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -
     let signals = Signals::listen().context("signals cannot be listened to")?;
     let proxy = start_proxy(&process.settings)?;
     let mut taken = None;
-    let haproxy = match &process.settings.data_plane {
-        DataPlane::Native => None,
-        DataPlane::Haproxy(_) if arguments.take_over => {
-            bail!(
-                "--take-over passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: stop the running process first"
-            )
-        }
-        DataPlane::Haproxy(it) => {
-            Some(HaproxyHost::new(process.settings.host.clone(), it.options(), it.global()))
-        }
-    };
+    if arguments.take_over && process.settings.data_plane != DataPlane::Native {
+        bail!(
+            "--take-over passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: stop the running process first"
+        )
+    }
+    let haproxy = process.settings.data_plane.start_haproxy(&process.settings.host);
     if arguments.take_over {
         let path = hand_over_path(&process);
         let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
@@ -231,8 +225,7 @@ impl Serving {
                 "the new configuration cannot be used, the previous one stays in use:\n{wrong:#}"
             )),
         };
-        if let Some(settings) =
-            apply_reloaded(read, &process.settings, &process.log, Some(&self.host.proxy)).await
+        if let Some(settings) = apply_reloaded(read, &process.settings, &process.log, Some(&self.host)).await
         {
             control.configure(&settings).await;
             process.settings = settings;

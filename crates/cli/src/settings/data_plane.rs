@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use seaway_drivers::haproxy::HaproxyHost;
 use seaway_files::runtime_folder;
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_manifests::decode::Field;
+use seaway_model::Name;
 
 /// Which program serves load balancers on this host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +22,16 @@ pub(crate) struct HaproxySettings {
     pub(crate) program: PathBuf,
     /// Its files and sockets, keys included.
     pub(crate) folder: Folder,
+}
+
+impl DataPlane {
+    /// What serves in place of Seaway's own data plane. To be called in the runtime.
+    pub(crate) fn start_haproxy(&self, host: &Name) -> Option<HaproxyHost> {
+        match self {
+            DataPlane::Native => None,
+            DataPlane::Haproxy(it) => Some(HaproxyHost::new(host.clone(), it.options(), it.global())),
+        }
+    }
 }
 
 impl HaproxySettings {

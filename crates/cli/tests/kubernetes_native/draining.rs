@@ -35,7 +35,7 @@ spec:
   ports: [{port: 80, targetPort: 7}]
 ";
 
-fn talk(stream: &mut TcpStream) -> std::io::Result<()> {
+pub(crate) fn talk(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"hello\n")?;
     stream.read_exact(&mut [0; 1])
@@ -52,7 +52,7 @@ fn connect_from(outside: &Namespace, at: SocketAddr) -> std::io::Result<TcpStrea
     })
 }
 
-fn drain(scene: &Scene, drain: bool) {
+pub(crate) fn drain(scene: &Scene, drain: bool) {
     let patch = format!("{{\"spec\":{{\"drain\":{drain}}}}}");
     scene.cluster.kubectl(&["patch", "loadbalancerhost", "a", "--type", "merge", "-p", &patch]);
 }

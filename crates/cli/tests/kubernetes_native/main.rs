@@ -19,6 +19,7 @@ mod fence;
 mod giving_away;
 mod half_open;
 mod handing_over;
+mod haproxy;
 mod hears;
 mod helm;
 mod honoured;

@@ -82,7 +82,7 @@ pub(crate) struct Scene {
     pub(crate) nodes: Vec<Node>,
     pub(crate) outside: Namespace,
     pub(crate) cluster: Arc<Cluster>,
-    /// Of whoever is started from now on.
+    /// Of whoever is started from now on. `$FOLDER` is a folder of the test's, and `$HOST` the name of the host.
     pub(crate) configuration: &'static str,
     /// Of controllers that are started from now on.
     pub(crate) cloud: Option<PathBuf>,
@@ -143,7 +143,8 @@ impl Scene {
         Scene::of(Scene::with_grace("10s")?, nodes)
     }
 
-    fn of(mut scene: Scene, nodes: usize) -> Option<Scene> {
+    /// With so many nodes, as `up`, in a scene that has none yet.
+    pub(crate) fn of(mut scene: Scene, nodes: usize) -> Option<Scene> {
         let names = ["a", "b", "c"].into_iter().take(nodes);
         scene.nodes = names.map(|name| scene.cluster.node(name)).collect();
         scene.install();
@@ -272,10 +273,12 @@ impl Scene {
     fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path, namespace: &str) {
         let log = self.folder.path().join(format!("{name}.log"));
         let config = self.folder.path().join(format!("{name}.yaml"));
-        fs::write(&config, self.configuration).expect("is written");
+        let host = name.split('#').next().unwrap_or(name);
+        let folder = self.folder.path().display().to_string();
+        let configuration = self.configuration.replace("$FOLDER", &folder).replace("$HOST", host);
+        fs::write(&config, configuration).expect("is written");
         let file = fs::File::create(&log).expect("a log");
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
-        let host = name.split('#').next().unwrap_or(name);
         command.args(["--namespace", namespace, "--host", host]);
         if part == "node" && self.is_handed_over {
             command.arg("--handover").arg(self.folder.path().join(format!("{host}.handover")));
@@ -297,6 +300,11 @@ impl Scene {
         let path = self.folder.path().join(name);
         fs::write(&path, text).expect("is written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("is ours");
+    }
+
+    /// A file or folder beside configurations.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Where a node keeps what it knows.

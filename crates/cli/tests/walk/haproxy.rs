@@ -62,6 +62,15 @@ fn services_of_a_folder_are_served_by_haproxy_through_changes_deaths_and_restart
     folder.write("shop.yaml", &shop(&bob.at.to_string()));
     until("the other member serves", || answers(&seaway, "bob"));
 
+    // What HAProxy counted is shown by the names of the native data plane.
+    let counted = |name: &str| {
+        let (_, text) = seaway.get("/metrics").unwrap_or_default();
+        let of = text.lines().find(|it| it.starts_with(name) && it.contains("protocol=\"TCP\""));
+        of.and_then(|it| it.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or_default()
+    };
+    until("its connections are counted", || counted("seaway_connections_total") >= 2.0);
+    assert!(seaway.member(bob.at)["sessions"]["total"].as_u64() >= Some(1), "{}", seaway.state());
+
     let first = master(&seaway).expect("HAProxy runs");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), Signal::SIGKILL).expect("it is ours");
     // Its worker may serve for a moment yet.
