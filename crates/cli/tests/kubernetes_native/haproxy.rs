@@ -150,7 +150,7 @@ fn a_service_keeps_its_address_from_the_native_data_plane_to_haproxy_and_back() 
         scene.terminate("a");
         let (well, log) = scene.ended("a");
         assert!(well, "{log}");
-        assert!(pods(&scene, at).is_empty(), "nothing is left of the one before");
+        assert!(scene.outside.curl(&format!("http://{at}/")).is_err(), "nothing is left of the one before");
         scene.configuration = configuration;
         scene.serve(0);
         until("it serves", || pods(&scene, at).len() == 2);

@@ -65,7 +65,7 @@ fn services_of_a_folder_are_served_by_haproxy_through_changes_deaths_and_restart
     // What HAProxy counted is shown by the names of the native data plane.
     let counted = |name: &str| {
         let (_, text) = seaway.get("/metrics").unwrap_or_default();
-        let of = text.lines().find(|it| it.starts_with(name) && it.contains("protocol=\"TCP\""));
+        let of = text.lines().find(|it| it.starts_with(name) && it.contains("protocol=\"tcp\""));
         of.and_then(|it| it.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or_default()
     };
     until("its connections are counted", || counted("seaway_connections_total") >= 2.0);
