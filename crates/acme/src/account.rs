@@ -72,13 +72,15 @@ impl Account {
         let reply = asked.map_err(|error| match error.is("urn:ietf:params:acme:error:externalAccountRequired") {
             true => AcmeError::Unexpected {
                 url: url.clone(),
-                why: "it wants an account that was made elsewhere: get its key there, and set frontDoor.acme.externalAccount"
+                why: "the authority requires an account that it gave out before: get key identifier and \
+                      HMAC key from the authority, and set frontDoor.acme.externalAccount"
                     .into(),
             },
             false => error,
         })?;
         let kid =
-            reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the account is"))?;
+            reply.location.clone().ok_or_else(|| reply.unexpected("the reply has no Location header with \
+                                                                   the URL of the account"))?;
         let account = Account { directory: directory.clone(), key, kid };
         if !reply.is_new && !contact.is_empty() {
             // It may have been made with another address.
@@ -135,7 +137,8 @@ impl Account {
             None => self.post(&urls.new_order, Some(&plain)).await?,
         };
         let url =
-            reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the order is"))?;
+            reply.location.clone().ok_or_else(|| reply.unexpected("the reply has no Location header with \
+                                                                   the URL of the order"))?;
         Order::read(url, &reply)
     }
 }

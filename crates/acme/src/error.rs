@@ -12,7 +12,7 @@ pub enum AcmeError {
     /// The authority refuses (RFC 8555, section 6.7).
     #[error("{}", told(.kind, .detail, .status))]
     Refused { status: u16, kind: String, detail: String, retry_after: Option<Duration> },
-    #[error("{url} does not answer as an ACME server does: {why}")]
+    #[error("unexpected answer of the ACME server at {url}: {why}")]
     Unexpected { url: String, why: String },
     #[error("{0}")]
     Key(String),

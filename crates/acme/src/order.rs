@@ -80,9 +80,10 @@ impl Order {
     pub async fn certificate(&self, account: &Account) -> Result<String, AcmeError> {
         let unexpected = |why: &str| AcmeError::Unexpected { url: self.url.clone(), why: why.into() };
         let url =
-            self.certificate.as_ref().ok_or_else(|| unexpected("a valid order names no certificate"))?;
+            self.certificate.as_ref().ok_or_else(|| unexpected("the order is valid, but has no URL of its \
+                                                                certificate"))?;
         let reply = account.post(url, None).await?;
-        String::from_utf8(reply.body).map_err(|_| unexpected("its certificate is no PEM"))
+        String::from_utf8(reply.body).map_err(|_| unexpected("the certificate is not PEM"))
     }
 }
 
@@ -139,7 +140,7 @@ impl Authorization {
             .map(|it| Challenge { kind: it.kind, url: it.url, token: it.token, status: it.status })
             .collect();
         if let Some(it) = challenges.iter().find(|it| !is_token(&it.token)) {
-            return Err(reply.unexpected(format!("it gives a token that is none: {:?}", clean(&it.token))));
+            return Err(reply.unexpected(format!("a challenge has an invalid token: {:?}", clean(&it.token))));
         }
         Ok(Authorization { url: url.to_owned(), status: body.status, challenges, error })
     }

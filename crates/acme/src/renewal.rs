@@ -65,7 +65,7 @@ impl Directory {
 fn read(reply: &Reply) -> Result<RenewalInfo, AcmeError> {
     let RenewalBody { suggested_window: Window { start, end }, explanation } = reply.read()?;
     let (Some(start), Some(end)) = (moment(&start), moment(&end)) else {
-        return Err(reply.unexpected("the window for a renewal is no time"));
+        return Err(reply.unexpected("the renewal window has no valid time"));
     };
     if end <= start {
         return Err(reply.unexpected("the window for a renewal ends before it begins"));

@@ -86,7 +86,7 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
 
     say("");
     if !demo.once {
-        say("It serves until you press Ctrl-C.");
+        say("The load balancer serves until you press Ctrl-C.");
     }
     say("Next, serve your own backends: docs/getting-started.md. Begin with");
     say(&format!("  {} check examples/web", command()?));

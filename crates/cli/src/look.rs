@@ -267,7 +267,7 @@ fn front_door(door: &FrontDoorView) -> String {
     let mut others = String::new();
     for (name, at) in &door.others {
         let at: Vec<String> = at.iter().map(ToString::to_string).collect();
-        others.push_str(&format!("Its entrance {name}, at {}\n", at.join(" ")));
+        others.push_str(&format!("Entrance {name} of the front door, at {}\n", at.join(" ")));
     }
     format!("\nThe front door, at {}:\n{others}{table}{lost}", at.join(" "))
 }
@@ -414,8 +414,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
         }
         Err(why) => {
             format!(
-                "It is not known which members are up, because no process that serves this folder can be \
-                 asked: {why}"
+                "The states of members are unknown, because no process that serves this folder answers: {why}"
             )
         }
     });

@@ -131,7 +131,7 @@ impl AddressDriver {
             return Ok(());
         }
         Err(Failure::retry(
-            "another leader allocated this address; it is planned again once the watch reports that"
+            "another leader allocated this address; Seaway plans it again once the watch reports that"
                 .to_owned(),
         ))
     }
@@ -157,7 +157,8 @@ impl AddressDriver {
         if let Decoded::Fact(Fact::Address(kept)) = decode::read(Kind::Address, told)
             && kept != address
         {
-            warn!(address = %written.ip, "the definition of Address in this cluster is older. As an administrator: {INSTALL}");
+            warn!(address = %written.ip, "the CustomResourceDefinition of Address in this cluster is older \
+                                          than this version of Seaway. As an administrator: {INSTALL}");
             observed.cut_down = true;
             address = kept;
         }
@@ -261,7 +262,8 @@ impl Driver for AddressDriver {
             let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
             let told = |owner: &Owner| {
                 let message =
-                    "this cluster's definition of Address is older and does not keep all that is written";
+                    "the CustomResourceDefinition of Address in this cluster is older than this version of \
+                     Seaway: the API server drops fields that Seaway writes";
                 let problem = Problem::new(owner.object(), Reason::NotInstalled, message.to_owned());
                 (owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))
             };

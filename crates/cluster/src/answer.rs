@@ -174,7 +174,8 @@ impl ApiError {
                 told(Reason::Unreachable, format!("the API server refuses to {verb} {kinds}: {why}"))
             }
             ApiError::Expired => {
-                told(Reason::Unreachable, format!("{kinds} changed too fast to be followed; they are listed again"))
+                told(Reason::Unreachable, format!("{kinds} changed faster than the watch could follow; all \
+                                                   are listed again"))
             }
         }
     }
@@ -188,7 +189,8 @@ impl ApiError {
             ApiError::Forbidden(why) | ApiError::Conflict(why) | ApiError::Invalid(why) => why.clone(),
             ApiError::NotFound => "it is not there".to_owned(),
             ApiError::Expired => {
-                "the API server has no longer the version to watch from; all objects are listed again"
+                "the API server does not have the resourceVersion of the watch any more; all objects are \
+                 listed again"
                     .to_owned()
             }
             ApiError::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),

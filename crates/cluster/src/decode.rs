@@ -71,7 +71,7 @@ fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
     let told = |Fault { field, message, .. }| {
         Problem::new(object.clone(), Reason::Invalid, message)
             .at(field)
-            .fix("Its last good state stays in use until this is corrected.")
+            .fix("The last good state of the object stays in use until this is corrected.")
     };
     faults.into_iter().map(told).collect()
 }

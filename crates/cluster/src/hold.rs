@@ -170,7 +170,8 @@ impl Driver for FinalizerDriver {
             return Report::default();
         };
         let message = format!(
-            "its finalizer cannot be written, so nothing is created or deleted for it in a cloud: {}",
+            "the finalizer of the Service cannot be written, so Seaway creates and deletes nothing for it \
+             in a cloud: {}",
             trouble.why()
         );
         let problem = Problem::new(owner.object(), Reason::NotPermitted, message);

@@ -134,7 +134,8 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
                     match times {
                         1 => warn!(%object, why = answer.message_with_fix(), "status cannot be written"),
                         _ => {
-                            debug!(%object, why = answer.message_with_fix(), times, "its status still cannot be written")
+                            debug!(%object, why = answer.message_with_fix(), times, "status still cannot be \
+                                                                                     written")
                         }
                     }
                 }

@@ -251,19 +251,22 @@ fn problem_of(it: &DnsName, obstacle: &Obstacle) -> (Owner, Problem) {
     let name = &it.name;
     let (message, fix) = match obstacle {
         Obstacle::Others(what) => (
-            format!("{name} is in DNS already, and Seaway did not write it: {what}. It is not changed"),
-            "Choose another name; or, if nothing needs these records, remove them. Seaway looks again each minute.".to_owned(),
+            format!("{name} is already in DNS, and Seaway did not write it: {what}. Seaway does not change it"),
+            "Choose another name; or, if nothing needs these records, remove them. Seaway checks again each \
+             minute.".to_owned(),
         ),
         Obstacle::Marker(whose) => (
-            format!("{name} is published in DNS for another one: {whose}. It is not changed"),
+            format!("{name} is published in DNS for another owner: {whose}. Seaway does not change it"),
             format!(
-                "Choose another name. If that one is gone for good, remove its records and the TXT record {}.",
+                "Choose another name. If that Service is gone for good, remove its records and the TXT \
+                 record {}.",
                 marker_name(name)
             ),
         ),
         Obstacle::Beside(addresses) => (
             format!(
-                "{} was added to {name} in DNS beside the addresses of Seaway, which adds no address to this name until that is removed",
+                "{} was added to {name} in DNS beside the addresses of Seaway. Until that record is \
+                 removed, Seaway adds no address to this name",
                 listed(addresses)
             ),
             "Remove these records, or remove the annotation from the Service.".to_owned(),

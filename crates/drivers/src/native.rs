@@ -218,7 +218,7 @@ fn pooled(wanted: &LoadBalancer) -> BTreeSet<IpAddr> {
 
 /// At the key of a Secret, or at the file, that holds it.
 pub fn bad_certificate(object: &ObjectRef, error: &KeyError) -> Problem {
-    let message = format!("it cannot be used for TLS: {}", chain(error));
+    let message = format!("the certificate cannot be used for TLS: {}", chain(error));
     let problem = Problem::new(object.clone(), Reason::BadCertificate, message)
         .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use.");
     match object.kind {

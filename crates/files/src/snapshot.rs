@@ -71,14 +71,15 @@ pub struct CachedState {
 pub enum CacheError {
     #[error("the file cannot be read")]
     Unreadable(#[source] io::Error),
-    #[error("its owner is neither root nor the user of this process, or its mode lets others write to it")]
+    #[error("the owner of the file is neither root nor the user of this process, or its mode lets others \
+             write to it")]
     Exposed,
     #[error(
         "the file was written by another version of seaway (format {0}; this version reads format {FORM})"
     )]
     OtherForm(u32),
     #[error(
-        "it is a snapshot of host {} with the API server {}, or of another cluster with the same URL and another certificate authority",
+        "the file is a snapshot of host {} with the API server {}, or of another cluster with the same URL and another certificate authority",
         .0.host, .0.server
     )]
     Foreign(Origin),

@@ -212,10 +212,10 @@ const POOL_READY: &[ReasonHelp] =
 
 /// Of the condition `seaway.dev/Ready` of a Service.
 const READY: &[ReasonHelp] = &[
-    ReasonHelp { name: "Served", meaning: "It is served at all of its addresses.", remedy: "" },
+    ReasonHelp { name: "Served", meaning: "The Service is served at all of its addresses.", remedy: "" },
     ReasonHelp {
         name: "Pending",
-        meaning: "Its load balancer is being created; the message says what Seaway waits for.",
+        meaning: "The load balancer is being created; the message says what Seaway waits for.",
         remedy: "Wait. If this reason stays, the condition seaway.dev/Problems or the log of the controller says why.",
     },
     ReasonHelp {
@@ -230,7 +230,7 @@ const READY: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "PartlyServed",
-        meaning: "It is served at only some of its addresses; the message names them.",
+        meaning: "The Service is served at only some of its addresses; the message names them.",
         remedy: "Look at the hosts, and at the Problems of the Service.",
     },
 ];

@@ -316,7 +316,7 @@ fn fill_in_password(session: &mut Session, passwords: &Passwords) -> Result<(), 
         None => {
             let read = passwords.get(&password.secret);
             read.ok_or_else(|| {
-                format!("its password is not known: {} must have the key `password`", password.secret)
+                format!("the password is not known: {} must have the key `password`", password.secret)
             })?
             .clone()?
         }

@@ -9,7 +9,7 @@ pub enum DnsError {
     #[error("the name server {server} cannot be reached: {why}")]
     Unreachable { server: SocketAddr, why: String },
     /// What came was not from who knows the key, or was not whole.
-    #[error("the answer of the name server {server} is not believed: {why}")]
+    #[error("an answer of the name server {server} is rejected: {why}")]
     Unbelievable { server: SocketAddr, why: String },
     #[error(
         "the name server {server} is not authoritative for {name}: name one that is in frontDoor.acme.dns.server, \
@@ -18,7 +18,7 @@ pub enum DnsError {
     NoZone { server: SocketAddr, name: String },
     #[error("{why}")]
     Refused { why: String, is_transient: bool },
-    #[error("{0:?} is no name in DNS")]
+    #[error("{0:?} is not a DNS name")]
     Name(String),
     #[error("{0}")]
     Key(String),
@@ -37,12 +37,13 @@ impl DnsError {
     pub(super) fn refused(server: SocketAddr, zone: &str, name: &str, key: &str, code: u16) -> DnsError {
         let why = match code {
             REFUSED => format!(
-                "the name server {server} refuses to change {name} in the zone {zone}: allow it to the key {key} \
-                 (REFUSED)"
+                "the name server {server} refuses to change {name} in the zone {zone}: its configuration \
+                 must allow this to the key {key} (REFUSED)"
             ),
             NO_ZONE_AUTHORITY => {
                 format!(
-                    "the name server {server} takes no updates of {zone}: it is not its primary zone (NOTAUTH)"
+                    "the name server {server} takes no updates of the zone {zone}: this server is not the \
+                     primary server of that zone (NOTAUTH)"
                 )
             }
             NOT_ZONE => format!("{name} is not in the zone {zone} of the name server {server} (NOTZONE)"),
@@ -50,7 +51,7 @@ impl DnsError {
                 "{name} is an alias (CNAME) at the name server {server}, which is not supported: remove the CNAME record"
             ),
             NX_RRSET => {
-                format!("the name server {server} misses a record that it was to have at {name} (NXRRSET)")
+                format!("the name server {server} has no record at {name}, where Seaway expects one (NXRRSET)")
             }
             SERVER_FAILURE => {
                 format!(
@@ -66,7 +67,7 @@ impl DnsError {
 
     pub(super) fn not_answered(server: SocketAddr, name: &str, code: u16) -> DnsError {
         let why = match code {
-            REFUSED => format!("the name server {server} refuses questions for {name} (REFUSED)"),
+            REFUSED => format!("the name server {server} refuses queries for {name} (REFUSED)"),
             SERVER_FAILURE => format!("the name server {server} cannot answer for {name} (SERVFAIL)"),
             code => {
                 format!("the name server {server} does not answer for {name}: its answer is error {code}")

@@ -59,9 +59,9 @@ struct SentRequest<'r> {
 impl SentRequest<'_> {
     fn believed(&self, bytes: &[u8]) -> Result<Reply, DnsError> {
         let unbelievable = |why: String| DnsError::Unbelievable { server: self.at, why };
-        let reply = Reply::read(bytes).map_err(|_| unbelievable("it is no message of DNS".into()))?;
+        let reply = Reply::read(bytes).map_err(|_| unbelievable("the answer is not a DNS message".into()))?;
         if !self.request.is_answered_by(&reply) {
-            return Err(unbelievable("it answers another question".into()));
+            return Err(unbelievable("the answer is to another query".into()));
         }
         if let Some(key) = self.key {
             let verified = key.verify(bytes, reply.tsig.as_ref(), &self.mac, self.now);
@@ -186,6 +186,6 @@ mod tests {
         let at = server(|_| Vec::new(), |request| answers(request, &ours())[0].clone()).await;
         let error = ask(at).await.err().expect("it is not signed");
         assert!(matches!(error, DnsError::Unbelievable { .. }) && !error.is_transient());
-        assert!(error.to_string().ends_with("it is not signed with the key seaway"), "{error}");
+        assert!(error.to_string().ends_with("the answer is not signed with the key seaway"), "{error}");
     }
 }

@@ -190,19 +190,19 @@ impl Unverified {
     pub(super) fn told(&self, key: &TsigKey) -> String {
         let name = key.name();
         match self {
-            Unverified::Unsigned => format!("it is not signed with the key {name}"),
-            Unverified::Forged => format!("its signature is not that of the key {name}"),
+            Unverified::Unsigned => format!("the answer is not signed with the key {name}"),
+            Unverified::Forged => format!("the signature of the answer does not match the key {name}"),
             Unverified::BadKey => format!(
-                "it does not know the key {name} with {}: compare the key in seaway.yaml with its configuration \
-                 (BADKEY)",
+                "the server does not know the key {name} with {}: compare the key in seaway.yaml with that \
+                 in the configuration of the server (BADKEY)",
                 key.algorithm
             ),
             Unverified::BadSignature => {
-                format!("its secret of the key {name} is another one than that of secretFile (BADSIG)")
+                format!("the server has another secret for the key {name} than secretFile (BADSIG)")
             }
             Unverified::BadTime { there, here } => format!(
-                "its clock and the clock of this machine differ by {} s, and {FUDGE} are allowed: set both by NTP \
-                 (BADTIME)",
+                "the clocks of the server and of this machine differ by {} s, and {FUDGE} s are allowed: \
+                 set both by NTP (BADTIME)",
                 there.abs_diff(*here)
             ),
         }

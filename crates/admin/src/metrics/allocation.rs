@@ -28,7 +28,7 @@ pub(super) fn expose(registry: &mut Registry, view: &View) {
         );
         registry.register(
             "seaway_leader_changes",
-            "Times that this controller became the leader, or ceased to be it",
+            "Times that this controller became the leader, or stopped being the leader",
             ConstCounter::new(changes),
         );
     }
@@ -57,8 +57,8 @@ fn services(registry: &mut Registry, allocation: &AllocationView) {
     if let Some(since) = allocation.waiting_since {
         registry.register_with_unit(
             "seaway_services_without_address_since_timestamp",
-            "Since when the Service that waits longest for an address has none, as this process saw it, in seconds since 1970; \
-             not there while none waits",
+            "Time since which the oldest Service without an address waits, as this process saw it, in \
+             seconds since 1970; absent while no Service waits",
             Unit::Seconds,
             ConstGauge::new(since.0 as f64 / 1000.0),
         );

@@ -36,25 +36,28 @@ fn expose(registry: &mut Registry, view: &ApiServerView) {
     let ages = view.watches.iter().map(|it| (vec![("kind", it.kind)], it.age_seconds));
     registry.register_with_unit(
         "seaway_watch_age",
-        "Time since the API server last said something of a kind that is watched: an event, a bookmark or a list",
+        "Time since the last event, bookmark or list of a watched kind arrived from the API server",
         Unit::Seconds,
         gauges(ages.collect()),
     );
     let lists = view.watches.iter().map(|it| (vec![("kind", it.kind)], it.lists));
     registry.register(
         "seaway_watch_lists",
-        "Times that all objects of a kind were listed: once at the start, and again where a watch could not go on",
+        "Times that all objects of a kind were listed: once at the start, and again after each watch that \
+         could not continue",
         counters(lists.collect()),
     );
     registry.register(
         "seaway_snapshot_in_use",
-        "1 while a host serves the state that it had saved, because the API server did not answer at its start; otherwise 0",
+        "1 while a host serves its saved state (the snapshot), because the API server did not answer at the \
+         start; otherwise 0",
         ConstGauge::new(u64::from(view.snapshot.is_some())),
     );
     if let Some(written) = view.snapshot {
         registry.register_with_unit(
             "seaway_snapshot_timestamp",
-            "When the state was saved that a host serves, in seconds since 1970; not there unless seaway_snapshot_in_use is 1",
+            "Time at which the saved state that a host serves was written, in seconds since 1970; absent \
+             unless seaway_snapshot_in_use is 1",
             Unit::Seconds,
             ConstGauge::new(written.0 as f64 / 1000.0),
         );

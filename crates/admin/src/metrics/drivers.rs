@@ -19,13 +19,15 @@ pub(super) fn expose(registry: &mut Registry, view: &View) {
     });
     registry.register(
         "seaway_driver_units",
-        "Load balancers, addresses and statuses that a driver has to reconcile: waiting until it has room, or being worked on",
+        "Load balancers, addresses and statuses that a driver has to reconcile: waiting for a free worker, \
+         or in progress",
         gauges(units.collect()),
     );
     let oldest = view.drivers.iter().map(|it| (labels(it), it.oldest_seconds));
     registry.register_with_unit(
         "seaway_driver_oldest",
-        "How long the one that waits longest for its driver has been waiting; 0 while none waits",
+        "Longest time that a load balancer, address or status has been waiting for its driver; 0 while none \
+         waits",
         Unit::Seconds,
         gauges(oldest.collect()),
     );
@@ -38,7 +40,7 @@ pub(super) fn expose(registry: &mut Registry, view: &View) {
     let times = view.drivers.iter().map(|it| (labels(it), it.times));
     let (name, help) = (
         "seaway_driver_work",
-        "How long attempts of a driver took: to look, and to change what is to be changed",
+        "Duration of the attempts of a driver: to read the present state, and to change what differs",
     );
     registry.register_collector(Box::new(Times { name, help, series: times.collect() }));
 }

@@ -261,7 +261,7 @@ fn state(registry: &mut Registry, view: &View) {
         );
         registry.register(
             "seaway_bfd_session_up",
-            "Whether a BGPPeer hears this host and is heard, as BFD says",
+            "Whether BFD between this host and a BGPPeer is up in both directions",
             gauges(by_peer(&|it| it.bfd_up.map(u64::from))),
         );
     }
@@ -278,7 +278,7 @@ fn state(registry: &mut Registry, view: &View) {
         let failures = view.dns.iter().map(|it| (vec![("zone", it.zone.clone())], it.failures));
         registry.register(
             "seaway_dns_failures",
-            "Attempts to look at or change a name in DNS that failed",
+            "Failed attempts to read or change a name in DNS",
             counters(failures.collect()),
         );
     }

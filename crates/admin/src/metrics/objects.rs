@@ -71,7 +71,7 @@ const FAMILIES: [Counters; 5] = [
     Counters {
         name: "requests",
         unit: None,
-        help: "HTTP requests, TCP connections and UDP flows that members got, by what their pool speaks",
+        help: "HTTP requests, TCP connections and UDP flows given to members, by the protocol of the pool",
         label: "protocol",
         values: &["http", "tcp", "udp"],
         from: REQUESTS,
@@ -386,7 +386,7 @@ impl Collector for Shown {
         if !self.members.is_empty() {
             self.counters(&mut encoder, "member", &self.members)?;
         }
-        let help = "Services, and members, that have no series of their own and are in those of `other`";
+        let help = "Services and members without series of their own: the series `other` counts them";
         let mut family = encoder.encode_descriptor("seaway_series_other", help, None, MetricType::Gauge)?;
         for (kind, count) in self.beyond {
             at(&mut family, &vec![("kind", kind)], |it| it.encode_gauge(&(count as u64)))?;

@@ -148,8 +148,8 @@ impl Machine {
             State::Idle { .. } | State::Connect { .. } => {}
             _ if self.hold_until.is_some_and(|it| it <= now) => {
                 let why = match self.state {
-                    State::OpenSent => "the peer accepted the connection and did not say who it is".into(),
-                    _ if self.hold.is_zero() => "the peer did not confirm the session".into(),
+                    State::OpenSent => "the peer accepted the connection, but sent no OPEN message".into(),
+                    _ if self.hold.is_zero() => "the peer did not confirm the session with a KEEPALIVE message".into(),
                     _ => format!(
                         "hold timer expired: nothing came from the peer for {} s",
                         self.hold.as_secs()
@@ -258,7 +258,7 @@ impl Machine {
                     return;
                 }
                 Err(notification) => {
-                    let why = format!("the peer sent what is no BGP: {notification}");
+                    let why = format!("the peer sent a message that is not valid BGP: {notification}");
                     return self.end(now, Some(notification), why, actions);
                 }
             }
@@ -286,7 +286,7 @@ impl Machine {
                     State::OpenConfirm => 2,
                     _ => 3,
                 });
-                let why = format!("the peer does not keep to the protocol: {notification}");
+                let why = format!("the peer violates the protocol: {notification}");
                 self.end(now, Some(notification), why, actions);
             }
         }
@@ -296,15 +296,16 @@ impl Machine {
         let (ours, theirs) = (self.config.local_as, open.number);
         let expected = match self.config.remote_as {
             RemoteAs::Number(number) => (number != theirs).then(|| format!("{number} is configured")),
-            RemoteAs::Internal => (ours != theirs).then(|| format!("ours, {ours}, is configured")),
-            RemoteAs::External => (ours == theirs).then(|| "one that is not ours is configured".into()),
+            RemoteAs::Internal => (ours != theirs).then(|| format!("our own, {ours}, is configured")),
+            RemoteAs::External => (ours == theirs).then(|| "an AS other than ours is configured".into()),
         };
-        let expected = expected.or_else(|| (theirs == 0).then(|| "that is no AS (RFC 7607)".into()));
+        let expected = expected.or_else(|| (theirs == 0).then(|| "this is not a valid AS number (RFC 7607)".into()));
         let is_own = open.id == self.id && ours == theirs;
         let wrong = if let Some(expected) = expected {
             Some((Notification::BAD_AS, format!("AS mismatch: the peer is AS {theirs}, and {expected}")))
         } else if open.id.is_unspecified() || is_own {
-            let why = format!("the peer's router id, {}, is no id of its own", open.id);
+            let why = format!("the peer's router ID, {}, is 0.0.0.0 or the same as that of this host: give \
+                               each router its own", open.id);
             Some((Notification::BAD_IDENTIFIER, why))
         } else if matches!(open.hold, 1 | 2) {
             let why = format!("the peer asks for a hold time of {} s; the least is 3 s", open.hold);

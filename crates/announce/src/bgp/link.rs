@@ -119,7 +119,7 @@ impl Link {
             && wanted.router_id == self.wanted.router_id
             && value(&wanted) == value(&self.wanted);
         if !is_same {
-            self.end(now, Notification::CHANGED, "its configuration changed", buffer);
+            self.end(now, Notification::CHANGED, "the configuration of the session changed", buffer);
             self.resets = self.resets.saturating_add(self.session.machine().resets);
             self.received = self.received.saturating_add(self.session.machine().received);
             // A password that comes later does not make it another start.
@@ -226,7 +226,8 @@ impl Link {
         let why = match (error, self.session.machine().state()) {
             (Some(error), _) => &format!("the connection broke: {error}"),
             (None, State::OpenSent) => {
-                "the peer closed the connection without a word: it may not be configured to expect this host"
+                "the peer closed the connection before it sent a message: the peer may have no neighbor \
+                 configured for this host"
             }
             (None, _) => "the peer closed the connection",
         };
@@ -286,7 +287,7 @@ impl Link {
             None => None,
             Some(password) => {
                 let known = password.value.as_ref();
-                Some(known.ok_or("its password cannot be read, and there is no session without it")?)
+                Some(known.ok_or("the password of the session cannot be read, so no session begins")?)
             }
         };
         let free = refuse_twins(to, source);
@@ -418,8 +419,9 @@ impl Link {
         );
         self.is_late.then(|| {
             format!(
-                "BFD is not up: the peer sends nothing to UDP port {port} of {at}; one that takes us for nearer or farther away \
-                 sends to {other}"
+                "BFD is not up: the peer sends nothing to UDP port {port} of {at}. If the peer is \
+                 configured for another number of hops (single-hop or multihop), it sends to UDP port \
+                 {other}"
             )
         })
     }
@@ -485,5 +487,5 @@ fn refuse_twins(to: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
     let Some(other) = all.iter().find(|it| !own.contains(&it.inode)) else { return Ok(()) };
     let who = Process::owner_of(other.inode);
     let who = who.map_or_else(|| "another program".into(), |it| format!("{} (process {})", it.name, it.pid));
-    Err(format!("{who} of this host has a session with {} already; Seaway begins none beside it", to.ip()))
+    Err(format!("{who} of this host already has a session with {}; Seaway begins no second one", to.ip()))
 }

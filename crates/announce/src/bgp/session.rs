@@ -117,7 +117,7 @@ impl Session {
 
     pub(crate) fn tick(&mut self, now: Now) {
         if self.blocked.is_some_and(|since| now.saturating_sub(since) >= self.send_hold()) {
-            let why = "send hold timer expired: the peer takes nothing";
+            let why = "send hold timer expired: the peer reads nothing from the connection";
             // Not only closed: the peer would keep our routes, as for a restart.
             self.machine.reset(now, Notification::SEND_HOLD_TIMER, why, &mut self.actions);
             self.act();

@@ -60,7 +60,7 @@ impl Member {
                         ends = Some(Moment::now());
                     }
                     Signal::Stop if self.retiring.is_some() => {
-                        info!(patience = ?AWAITS, "stopping: the next process of this host may take over yet");
+                        info!(patience = ?AWAITS, "stopping: the next process of this host can still take over");
                         ends = Some(Moment::now() + AWAITS);
                     }
                     Signal::Stop => return self.stop(signals).await,
@@ -177,7 +177,8 @@ impl Member {
         // Nobody waits any more if that took too long.
         let _ = retired.send(());
         info!(
-            "retired: the next process of this host serves; connections of before stay open until this one is asked to end"
+            "retired: the next process of this host serves; open connections of this process continue until \
+             it is asked to stop"
         );
         drop((self.pems, self.retiring, self.reports));
         self.clock.abort();
@@ -187,14 +188,14 @@ impl Member {
             let _ = self.engine.await;
         };
         if timeout(LAST_WRITES, ends).await.is_err() {
-            warn!("what this process planned by has not ended in time");
+            warn!("the watch and the engine of this process have not stopped in time");
         }
         drop(self.snapshot);
         seaway_proxy::give_memory_back();
         let Some(host) = self.host else { return Ok(ExitCode::SUCCESS) };
         if !is_asked {
             while matches!(signals.next().await, Signal::Reload) {
-                info!("nothing is read again: this process only drains");
+                info!("the configuration is not read again: this process only drains");
             }
         }
         let patience = self.settings.drain;

@@ -161,8 +161,8 @@ fn kept(problem: &Problem) -> String {
 fn announce_limit(herald: &EventRecorder, owner: &Owner, what: &str) {
     if let Owner::Object { object, uid } = owner {
         let text = format!(
-            "Its {what} in the cloud is not deleted now: within the last hour, Seaway deleted as many \
-             objects that no Service asked to delete as the limit allows. The annotation \
+            "The deletion limit stops a deletion in the cloud: {what}. Within the last hour, Seaway deleted \
+             as many objects that no Service asked to delete as the limit allows. The annotation \
              seaway.dev/approved-deletions at the ConfigMap seaway-deletions approves this deletion."
         );
         herald.record(object, uid, true, Reason::DeletionLimit.as_str(), text);

@@ -79,7 +79,8 @@ async fn serve(listener: UnixListener, reach: Arc<Reach>) {
                 tokio::spawn(answer(stream, reach.clone()));
             }
             Err(error) => {
-                warn!(%error, "requests of `seaway drain` and the like cannot be accepted");
+                warn!(%error, "requests of commands such as `seaway drain` and `seaway weight` cannot be \
+                               accepted");
                 tokio::time::sleep(TO_ASK).await;
             }
         }
@@ -144,7 +145,7 @@ impl Reach {
         };
         self.handle.changes().send(change).await.map_err(|_| ended())?;
         if timeout(TO_APPLY, self.applied()).await.is_err() {
-            reply.lines.push(format!("it is not in effect after {} s: see the log", TO_APPLY.as_secs()));
+            reply.lines.push(format!("the change is not in effect after {} s: see the log", TO_APPLY.as_secs()));
         }
         Ok(reply)
     }

@@ -63,7 +63,7 @@ fn a_name_follows_its_service_and_survives_the_process() {
                 let told = seaway.problems();
                 let has =
                     |text: &str| told.iter().any(|it| it.0 == "NameNotPublished" && it.1.contains(text));
-                has("taken.shop.example is in DNS already, and Seaway did not write it: A 203.0.113.9")
+                has("taken.shop.example is already in DNS, and Seaway did not write it: A 203.0.113.9")
                     && has(
                         "www.other.example is not published in DNS for this Service: it is in none of the zones",
                     )

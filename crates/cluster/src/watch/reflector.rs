@@ -240,8 +240,9 @@ impl Reflector {
             match end {
                 _ if !self.is_kind_wanted() || self.is_list_due() => return Ok(()),
                 Some(ApiError::Invalid(why)) if self.scope.widen() => {
-                    info!(kind = %self.watched.kind, why, "the definitions in this cluster are older, so \
-                                                           all objects are watched instead of a part: \
+                    info!(kind = %self.watched.kind, why, "the CustomResourceDefinitions in this cluster \
+                                                           are older than this version of Seaway, so all \
+                                                           objects are watched instead of a part of them: \
                                                            {INSTALL}");
                     return Ok(());
                 }

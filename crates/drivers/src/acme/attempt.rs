@@ -78,7 +78,7 @@ impl Attempt {
             }
             let kind = challenge.as_str();
             let unexpected = || {
-                let why = format!("it offers no challenge of the type {kind} for {host}");
+                let why = format!("the authority offers no challenge of the type {kind} for {host}");
                 AcmeError::Unexpected { url: acme.directory.to_string(), why }
             };
             challenges.push(asked.challenge(kind).ok_or_else(unexpected)?.clone());
@@ -102,7 +102,7 @@ impl Attempt {
             false => Stage::Challenged {
                 challenges,
                 is_published: *challenge != ChallengeType::Dns01,
-                answered: Err("it was not asked yet".into()),
+                answered: Err("the challenge was not checked yet".into()),
             },
         };
         Ok(Attempt {
@@ -268,7 +268,7 @@ impl Attempt {
                 return Err(AcmeError::Dns(error));
             }
         }
-        (*is_published, *answered) = (true, Err("it was not asked yet".into()));
+        (*is_published, *answered) = (true, Err("the challenge was not checked yet".into()));
         Ok(())
     }
 

@@ -16,7 +16,7 @@ const LARGEST: u64 = 16 << 10;
 
 /// At one of its addresses, as its authority comes to one of them.
 pub(super) async fn answers(order: &CertificateOrder, answers: &BTreeMap<Name, Name>) -> Result<(), String> {
-    let mut told = "it is not open at the port for http".to_owned();
+    let mut told = "the front door does not listen on its port for http".to_owned();
     for at in &order.answers_at {
         match all(*at, &order.host, answers).await {
             Ok(()) => return Ok(()),
@@ -31,8 +31,8 @@ pub(super) async fn shows(
     order: &CertificateOrder,
     certificate: Option<Arc<Certificate>>,
 ) -> Result<(), String> {
-    let Some(certificate) = certificate else { return Err("it has nothing to show".to_owned()) };
-    let mut told = "it is not open at the port for https".to_owned();
+    let Some(certificate) = certificate else { return Err("there is no certificate for the challenge".to_owned()) };
+    let mut told = "the front door does not listen on its port for https".to_owned();
     for at in order.answers_at.iter().copied() {
         let (host, certificate) = (order.host.clone(), certificate.clone());
         let looking = move || seaway_proxy::shows_validation(at, &host, &certificate);
@@ -73,8 +73,8 @@ fn right(reply: &[u8], body: &Name) -> Result<(), String> {
     let status = head.split_whitespace().nth(1).unwrap_or("nothing");
     match (status, got == body.as_str()) {
         ("200", true) => Ok(()),
-        ("200", false) => Err("it answers with another text".into()),
-        (status, _) => Err(format!("it answers {status}")),
+        ("200", false) => Err("the answer has another text".into()),
+        (status, _) => Err(format!("the answer has status {status}")),
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         let body = Name::from("token.print");
         for (reply, said) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\ntoken.print", Ok(())),
-            ("HTTP/1.1 200 OK\r\n\r\nelse", Err("it answers with another text".to_owned())),
+            ("HTTP/1.1 200 OK\r\n\r\nelse", Err("the answer has another text".to_owned())),
             ("HTTP/1.1 404 Not Found\r\n\r\ntoken.print", Err("it answers 404".to_owned())),
             ("", Err("it answers nothing".to_owned())),
         ] {

@@ -131,7 +131,7 @@ impl Certificates {
             }
             Ok(None) => (None, after(WHERE_NONE)),
             Err(error) => {
-                debug!(%host, %error, "it is not known when the authority wants the certificate to be renewed");
+                debug!(%host, %error, "cannot find out when the authority wants the certificate to be renewed");
                 attempts.renewals.gates.note_failure(acme, &error, now);
                 let is_gated = attempts.renewals.gates.closed(acme, now).is_some();
                 (before, if is_gated { now } else { after(AFTER_REFUSAL.as_secs()) })

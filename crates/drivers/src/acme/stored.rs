@@ -28,14 +28,14 @@ pub(super) struct Stored {
 impl Stored {
     /// If it is for that host name, and its key is its own: what could not be shown counts as absent.
     pub(super) fn read(pem: String, host: &Name, is_current: bool) -> Result<Stored, String> {
-        let dates = certificate_dates(&pem).ok_or("it has no certificate that can be read")?;
+        let dates = certificate_dates(&pem).ok_or("the file has no certificate that can be read")?;
         let is_for = |name: &HostPattern| match name {
             HostPattern::Exact(name) => name == host,
             // Of one label; of a wildcard that label is `*`.
             HostPattern::Under(end) => host.split_once('.').is_some_and(|(_, rest)| *rest == **end),
         };
         if !dates.names.iter().any(is_for) {
-            return Err(format!("its certificate is not for {host}"));
+            return Err(format!("the certificate is not for {host}"));
         }
         let certificate = Certificate {
             chain: pem.as_str().into(),

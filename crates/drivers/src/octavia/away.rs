@@ -155,7 +155,7 @@ pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
         Retry::After(after) => Failure::wait(error.to_string(), after),
         Retry::WhenChanged if !asker.owners.is_empty() => {
             // With the id of the request it would be another problem at each try; that is for the log.
-            tracing::info!(unit = ?asker.who, why = %error, "the user must correct this");
+            tracing::info!(unit = ?asker.who, why = %error, "the request must be corrected");
             let problem = |owner: &Owner| {
                 let problem = Problem::new(owner.object(), Reason::Failed, trouble(error));
                 (owner.clone(), problem.fix(mending(error)))
@@ -183,7 +183,7 @@ fn mending(error: &Error) -> String {
         }
         Class::NoAddressLeft => "Name another subnet or network, or free addresses of this one.",
         Class::Unauthorized | Class::Credentials => "Correct [Global] of cloud.conf.",
-        _ => "Check that everything that the Service's annotations and cloud.conf name exists.",
+        _ => "Check that every object that annotations of the Service or cloud.conf name exists.",
     };
     error.fix().map_or_else(|| usual.to_owned(), sentence)
 }

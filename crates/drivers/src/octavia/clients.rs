@@ -83,7 +83,7 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
         refused.push(Problem::new(listener.owner.object(), reason, message).fix(fix));
     };
     if ends_nowhere {
-        let message = "client certificates are requested, and TLS ends at none of its ports".to_owned();
+        let message = "client certificates are requested, and TLS ends at no port of the Service".to_owned();
         refuse(
             Reason::BadAnnotation,
             message,
@@ -118,7 +118,7 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
     let is_looked_up = outside.tls.as_ref().is_none_or(|it| it.looked_up);
     for reference in authority.iter().chain(revoked).filter(|it| is_looked_up && !is_reference(it)) {
         let message = format!("{reference} is no reference to a container or a secret");
-        refuse(Reason::BadAnnotation, message, "It ends with secrets/ID, as Barbican prints it.");
+        refuse(Reason::BadAnnotation, message, "A reference ends with secrets/ID, as Barbican prints it.");
     }
     refused
 }

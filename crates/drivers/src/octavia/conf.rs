@@ -306,7 +306,7 @@ fn request_timeout(conf: &CloudConf) -> Option<String> {
 }
 
 fn some(text: &str) -> Result<Name, String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.into()) }
+    if text.is_empty() { Err("the value is empty".to_owned()) } else { Ok(text.into()) }
 }
 
 fn truth(text: &str) -> Result<bool, String> {
@@ -426,7 +426,7 @@ mod tests {
             ("monitor-max-retries=11", "is not a number from 1 to 10"),
             ("lb-method=FASTEST", "is no method"),
             ("lb-version=v1", "only v2 is"),
-            ("subnet-id=", "it is empty"),
+            ("subnet-id=", "the value is empty"),
             ("node-selector==x", "names no label"),
             ("flotaing-network-id=x", "did you mean floating-network-id?"),
         ] {

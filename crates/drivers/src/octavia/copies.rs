@@ -66,9 +66,9 @@ pub(super) fn told(wish: &Wish, observed: &Observed, balancer: &Balancer) -> Vec
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |(owner, at): (&Owner, &ListenerId)| {
         let message = format!(
-            "its load balancer {} has a listener of {at}, a port that the Service does not have: Seaway \
-             deleted this listener, and another controller created it again in the name of this cluster; \
-             the listener stays",
+            "load balancer {} of the Service has a listener of {at}, a port that the Service does not have: \
+             Seaway deleted this listener, and another controller created it again in the name of this \
+             cluster; the listener stays",
             balancer.it.id
         );
         let problem = Problem::new(owner.object(), Reason::OtherController, message).fix(

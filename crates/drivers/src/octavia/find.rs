@@ -135,15 +135,15 @@ impl Sought<'_> {
         }
         if self.is_former() {
             let message = format!(
-                "load balancer {} has the name of this Service, and its members are not at Nodes of this cluster: it is \
-                 not deleted with the Service",
+                "load balancer {} has the name of this Service, and its members are not at Nodes of this \
+                 cluster: Seaway does not delete it with the Service",
                 it.id
             );
             return Some(self.undeletable(message, it));
         }
         let message = format!(
             "load balancer {} has the name of this Service, and none of its members is a Node of this \
-             cluster: it seems to serve another cluster; it is not changed",
+             cluster: it seems to serve another cluster, and Seaway does not change it",
             it.id
         );
         Some(self.problem(Reason::OtherController, message).fix(
@@ -178,7 +178,7 @@ impl Sought<'_> {
     pub(super) fn unclear(&self, it: &LoadBalancer) -> Problem {
         let message = format!(
             "load balancer {} has listeners of this Service, but the Service's status has no address of \
-             this load balancer: the listeners are not deleted with the Service",
+             this load balancer: Seaway does not delete the listeners with the Service",
             it.id
         );
         self.undeletable(message, it)
@@ -399,8 +399,8 @@ fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Proble
         false => format!("{} load balancers are called {}: {}", ids.len(), named.id, ids.join(", ")),
     };
     sought.problem(Reason::BadAnnotation, message).fix(
-        "Name one that is there, or its id in loadbalancer.openstack.org/load-balancer-id. Without the annotation the Service \
-         gets one of its own.",
+        "Name a load balancer that exists, or its id in loadbalancer.openstack.org/load-balancer-id. \
+         Without the annotation the Service gets a load balancer of its own.",
     )
 }
 
@@ -434,16 +434,16 @@ fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) ->
     };
     if sought.is_former() {
         let message = format!(
-            "its address belongs to load balancer {}, which {name}, where this Service's would be called \
-             {}: it is not deleted with the Service",
+            "the address of the Service belongs to load balancer {}, which {name}; a load balancer of this \
+             Service would be called {}. Seaway does not delete this load balancer with the Service",
             it.id,
             cluster.balancer(&sought.owner)
         );
         return sought.undeletable(message, it);
     }
     let message = format!(
-        "its address belongs to load balancer {}, which {name}, where this Service's would be called {}; \
-         Seaway changes nothing of it, and creates no other",
+        "the address of the Service belongs to load balancer {}, which {name}; a load balancer of this \
+         Service would be called {}. Seaway does not change this load balancer, and creates no other",
         it.id,
         cluster.balancer(&sought.owner)
     );

@@ -42,10 +42,10 @@ impl GiveAway {
             ));
         }
         if its().any(|it| matches!(it.thing, Thing::Container(_) | Thing::Secret(_))) {
-            return Err("its certificate comes from a Secret, and Seaway deletes its copy in Barbican once \
-                 Seaway does not use the copy any more: first store the certificate in Barbican \
-                 yourself, name it in loadbalancer.openstack.org/default-tls-container-ref and remove \
-                 seaway.dev/tls"
+            return Err("the certificate of the Service comes from a Secret, and Seaway deletes the copy in \
+                        Barbican once Seaway does not use it any more: first store the certificate in \
+                        Barbican yourself, name it in loadbalancer.openstack.org/default-tls-container-ref \
+                        and remove seaway.dev/tls"
                 .to_owned());
         }
         let balancers: BTreeSet<&Id<LoadBalancer>> = its()
@@ -56,8 +56,8 @@ impl GiveAway {
             .collect();
         if balancers.len() > 1 {
             return Err(
-                "it has two load balancers, one for each address family, and the other controller can \
-                 manage only one: set one family in spec.ipFamilies first, and wait until the second \
+                "the Service has two load balancers, one for each address family, and the other controller \
+                 can manage only one: set one family in spec.ipFamilies first, and wait until the second \
                  load balancer is gone"
                     .to_owned(),
             );

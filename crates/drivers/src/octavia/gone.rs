@@ -87,7 +87,7 @@ impl Octavia {
         let Some(back) = back else { return Ok(false) };
         if times == TIMES {
             let text =
-                format!("{back} was deleted {times} times, and is still there; the next audit tries again");
+                format!("{back} was deleted {times} times, and still exists; the next drift check tries again");
             self.tell(unit, Note { warning: true, reason: "NotDeleted", text });
         }
         Ok(times < TIMES)

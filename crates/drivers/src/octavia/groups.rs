@@ -244,7 +244,7 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
     for (owner, openings) in &group.openings {
         if !nowhere.is_empty() {
             let message = format!(
-                "no port of this cloud has an address of {}: its security groups are not changed",
+                "no port of this cloud has an address of {}: the security groups of this Node are not changed",
                 named(&nowhere)
             );
             tell(
@@ -265,18 +265,21 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
             |from: &SourceNetwork| *from == openings.from || there.beside(owner).any(|it| it == from);
         if let Some((_, why)) = there.unknown().find(|(from, _)| is_its(from)) {
             let message =
-                format!("the addresses from which its load balancer reaches Nodes are not known: {why}");
+                format!("the addresses from which the load balancer reaches Nodes are unknown, so they are \
+                         not allowed in the security group: {why}");
             let fix = "Name the subnet of the members: member-subnet-id in [LoadBalancer], or the annotation seaway.dev/member-subnet \
                        of the Service.";
             tell(owner, Reason::Failed, message, fix);
         }
         if let Some(refused) = there.refused.get(&Part::Rules) {
-            let message = format!("its security groups do not allow all ports: {}", refused.why);
+            let message = format!("the security group of the Nodes does not allow all ports of this \
+                                   Service, so some cannot be reached: {}", refused.why);
             tell(owner, Reason::Failed, message, &refused.fix);
         }
         if let Some(refused) = refused_at.first() {
             let number = refused_at.len();
-            let message = format!("{number} ports of Nodes are not opened: {}", refused.why);
+            let message = format!("{number} ports of Nodes did not get the security group, so the load \
+                                   balancer cannot reach these Nodes: {}", refused.why);
             tell(owner, Reason::Failed, message, &refused.fix);
         }
     }

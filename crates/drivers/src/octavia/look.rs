@@ -66,7 +66,7 @@ impl Octavia {
         let Some(mut known) = known else {
             if is_unheld(desired) {
                 return Err(Failure::wait(
-                    "its Service does not have Seaway's finalizer yet".to_owned(),
+                    "the Service does not have Seaway's finalizer yet".to_owned(),
                     LOOK,
                 ));
             }

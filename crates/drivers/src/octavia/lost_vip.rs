@@ -12,7 +12,7 @@ use super::{
     steps::{Observed, Step},
 };
 
-const WHY: &str = "the port of its VIP is gone";
+const WHY: &str = "the port of the VIP does not exist any more";
 
 impl Octavia {
     /// Neutron lists the ports of that network, and the VIP's is not among them. An empty list proves nothing: whoever lacks a role

@@ -104,7 +104,7 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
         refuse(
             Reason::BadAnnotation,
             message,
-            "It ends with containers/ID or secrets/ID, as Barbican prints it.",
+            "A reference ends with containers/ID or secrets/ID, as Barbican prints it.",
         );
     }
     refused

@@ -117,11 +117,11 @@ impl Past {
             return Mend::Later(left);
         }
         if self.is_new {
-            return Mend::Remake { why: "it went to ERROR during its creation", by_default: false };
+            return Mend::Remake { why: "the load balancer went to ERROR during its creation", by_default: false };
         }
         if rebuild != Rebuild::No && (self.refused.is_some() || self.failovers >= FAILOVERS) {
             let by_default = rebuild == Rebuild::ByDefault;
-            return Mend::Remake { why: "it is in ERROR and did not recover", by_default };
+            return Mend::Remake { why: "the load balancer is in ERROR and did not recover", by_default };
         }
         match &self.refused {
             Some((why, at)) if now.saturating_duration_since(*at) < REFUSED => {

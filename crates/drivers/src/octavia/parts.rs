@@ -38,7 +38,7 @@ pub(super) async fn leave(
             Err(failure) => return Err(Error::new(Class::Conflict, failure.to_string())),
         }
         if cloud.clock().now().saturating_duration_since(since) > PATIENCE {
-            return Err(Error::new(Class::Timeout, "it is still there"));
+            return Err(Error::new(Class::Timeout, "the object still exists"));
         }
         cloud.clock().sleep(LOOK).await;
     }

@@ -91,7 +91,7 @@ pub(super) async fn placed(
     }
     if placed.second.is_none() && outside.both {
         let family = outside.families.get(1).copied().unwrap_or_else(|| first.other()).as_str();
-        let message = format!("the network of its VIP has no subnet of {family}");
+        let message = format!("the network of the VIP has no subnet of {family}");
         return Ok(Err((message, "Set spec.ipFamilyPolicy: PreferDualStack, or SingleStack.")));
     }
     let of = of.unwrap_or(first);
@@ -221,8 +221,8 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
         }
         if wish.options.outside.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
             let message = format!(
-                "its load balancer {} was created with an IPv6 VIP, which cannot have a floating IP: its IPv4 address cannot \
-                 be reached from outside",
+                "load balancer {} was created with an IPv6 VIP, which cannot have a floating IP: the IPv4 \
+                 address of the load balancer cannot be reached from outside",
                 it.it.id
             );
             let fix = "To recreate it, set seaway.dev/rebuild-on-change: \"true\", with another subnet or with IPv4 first in spec.ipFamilies.";
@@ -230,7 +230,8 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
         }
         if both && it.it.additional_vips.is_empty() {
             let message =
-                "its load balancer has one address, and can get a second one only at its creation".to_owned();
+                "the load balancer of the Service has one address, and can get a second one only when it is \
+                 created".to_owned();
             told.push(told_to(
                 owner,
                 message,
@@ -274,10 +275,10 @@ async fn picked(
     }
     let names: Vec<_> = nodes.iter().map(|it| &it.name).collect();
     let message = match names.is_empty() {
-        true => "no option names the subnet of its VIP, and there is no Node whose subnet could be used"
+        true => "no option names the subnet of the VIP, and there is no Node whose subnet could be used"
             .to_owned(),
         false => format!(
-            "no option names the subnet of its VIP, and no port of this cloud has an address of {}",
+            "no option names the subnet of the VIP, and no port of this cloud has an address of {}",
             named(&names)
         ),
     };

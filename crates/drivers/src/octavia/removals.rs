@@ -45,7 +45,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         // Another takes its place; until then all that it has is gone.
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let is_left = steps.iter().any(|it| matches!(it, Step::Leave(..)));
-        let what = if is_left { "its listeners on the shared load balancer" } else { REMADE };
+        let what = if is_left { "listeners on the shared load balancer" } else { REMADE };
         let by_default = matches!(observed.mend, Some(Mend::Remake { by_default: true, .. }));
         if status == Some(&Provisioning::Active) || by_default {
             push(format!("{what} {id}"), None, at(&takes_away));

@@ -168,27 +168,27 @@ fn inherited<'k>(
         let uid = other.trim_start_matches(CLUSTER);
         let whose = if *uid == *new.uid { "this cluster".to_owned() } else { format!("the cluster {uid}") };
         return Err(format!(
-            "its tags also name {whose} as its owner: remove the tag that is wrong, {} or {other}, and repeat",
+            "the tags also name {whose} as the owner: remove the tag that is wrong, {} or {other}, and repeat",
             old.tag()
         ));
     }
     if !it.tags.contains(&old.tag()) {
         return Err(
-            "it belongs to another cluster, and Services of the old cluster share it: change their tags by hand, or \
-             let these Services get new load balancers"
+            "a Service of another cluster owns it, and Services of the old cluster share it: change the \
+             tags of the load balancer by hand, or let these Services get new load balancers"
                 .to_owned(),
         );
     }
     let of_guests = |tag: &String| tag.starts_with(GUESTS);
     if it.tags.iter().any(of_guests) || was_left(it) || has_strangers(old, it) {
         return Err(
-            "several Services are on it, and this command does not change their tags: change them by hand, or let the \
-             Services get new load balancers"
+            "several Services are on this load balancer, and this command does not change their tags: \
+             change them by hand, or let the Services get new load balancers"
                 .to_owned(),
         );
     }
-    let key = key.ok_or("its tags and its description do not name its owner")?;
-    let owner = key.owner().ok_or("its tags do not name a Service")?;
+    let key = key.ok_or("neither tags nor description of the load balancer name its owner")?;
+    let owner = key.owner().ok_or("the tags of the load balancer do not name a Service")?;
     let object = owner.object();
     let heir = services.iter().find(|it| *it.namespace == *object.namespace && *it.name == *object.name);
     let heir = heir.ok_or_else(|| {
@@ -199,7 +199,7 @@ fn inherited<'k>(
         )
     })?;
     if it.provisioning_status != Provisioning::Active {
-        return Err(format!("it is {}: repeat when it is ACTIVE", it.provisioning_status));
+        return Err(format!("the load balancer is {}: repeat when it is ACTIVE", it.provisioning_status));
     }
     let owner = Owner::Object { object, uid: heir.uid.as_str().into() };
     Ok((
@@ -224,7 +224,7 @@ pub async fn retag(cloud: &Cloud, it: &Retag) -> Result<(), Error> {
     let stale = || {
         Error::new(
             seaway_openstack::Class::Stale,
-            "its tags have changed meanwhile: list the load balancers again",
+            "the tags of the load balancer have changed meanwhile: list the load balancers again",
         )
     };
     let is_as_told = |tags: &BTreeSet<String>| tags.contains(&from.cluster) && tags.contains(&from.key);

@@ -221,9 +221,8 @@ impl Short {
             ),
         };
         let fix = format!(
-            "Delete what is not used any more (seaway openstack gc lists it), or ask the cloud's operator for more: \
-             {more}. It \
-             is tried again by itself."
+            "Delete what is not used any more (seaway openstack gc lists it), or ask the cloud's operator \
+             for more: {more}. Seaway tries again by itself."
         );
         Problem::new(owner.object(), Reason::QuotaExceeded, message).fix(fix)
     }

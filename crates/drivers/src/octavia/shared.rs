@@ -78,7 +78,7 @@ impl Closed {
 
     pub(super) fn admits(&self, it: &Id<LoadBalancer>) -> Result<(), Error> {
         match self.all().values().any(|id| id == it) {
-            true => Err(stale("it is being deleted").doing("join the shared load balancer")),
+            true => Err(stale("the load balancer is being deleted").doing("join the shared load balancer")),
             false => Ok(()),
         }
     }

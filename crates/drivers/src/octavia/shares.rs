@@ -75,5 +75,5 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed, balancer: &B
         balancer.it.id
     );
     let problem = Problem::new(owner.object(), Reason::BadAnnotation, message);
-    Some(problem.fix("To move it to another load balancer, delete the Service and create it again."))
+    Some(problem.fix("To move the Service to another load balancer, delete the Service and create it again."))
 }

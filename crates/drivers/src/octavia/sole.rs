@@ -271,7 +271,7 @@ impl Octavia {
             Err(error) => {
                 debug!(
                     error,
-                    "it is not known whether another controller writes in the name of this cluster"
+                    "cannot find out whether another controller writes in the name of this cluster"
                 );
                 sole.fails()
             }

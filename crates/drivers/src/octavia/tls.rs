@@ -146,7 +146,7 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
         let named = theirs.iter().flat_map(|(reference, it)| it.others.iter().chain([*reference]));
         for reference in named.filter(|it| !is_reference(it)) {
             let what = format!("{reference} is no reference to a container or a secret");
-            let fix = "It ends with containers/ID or secrets/ID, as Barbican prints it.";
+            let fix = "A reference ends with containers/ID or secrets/ID, as Barbican prints it.";
             refuse(Reason::BadAnnotation, what, fix);
         }
         let Some(tls) = &listener.tls else { continue };
@@ -181,7 +181,7 @@ pub(super) fn is_awaited(wish: &LoadBalancer, id: ListenerId) -> bool {
 /// What that waits for.
 pub(super) fn awaits(wish: &LoadBalancer) -> String {
     let awaited: Vec<String> = wish.awaited.iter().map(ToString::to_string).collect();
-    format!("not read yet: {}", awaited.join(", "))
+    format!("the certificate is not read yet: {}", awaited.join(", "))
 }
 
 enum Which {
@@ -238,7 +238,7 @@ pub(super) async fn lost(
     let problem = |reference: &Name| {
         let message = format!("Barbican has no {reference}; listeners stay as they are");
         let problem = Problem::new(owner.object(), Reason::NoSuchSecret, message);
-        let fix = "Name one that is there, or say container-store=external in [LoadBalancer].";
+        let fix = "Name one that exists, or write container-store=external into [LoadBalancer].";
         (owner.clone(), problem.at(tls.field.clone()).fix(fix))
     };
     let first = lost.first().map(problem);

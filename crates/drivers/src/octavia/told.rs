@@ -88,7 +88,7 @@ impl Octavia {
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
             Mend::Failover if observed.shared.guest => {
-                Mend::Nothing { why: "another Service owns it".to_owned() }
+                Mend::Nothing { why: "another Service owns this load balancer".to_owned() }
             }
             Mend::Remake { .. } if is_shared => {
                 Mend::Nothing { why: "other Services use this load balancer".to_owned() }
@@ -155,16 +155,18 @@ impl Octavia {
                 let again =
                     if found.is_empty() { String::new() } else { format!(" again: {}", some(&found, "; ")) };
                 let text =
-                    format!("its load balancer is being created{provider}{again}; this may take minutes");
+                    format!("the load balancer of the Service is being created{provider}{again}; this may \
+                             take minutes");
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
             }
             (Step::Delete(id), Some(Mend::Remake { why, .. })) => {
-                let text = format!("load balancer {id}: {why}; it is deleted and created again");
+                let text = format!("load balancer {id} is deleted and created again: {why}");
                 self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
             }
             (Step::Failover(id), _) => {
-                let text = format!("load balancer {id} is in ERROR; it is failed over");
+                let text = format!("load balancer {id} is in ERROR; Octavia fails it over, at the request \
+                                    of Seaway");
                 self.tell(unit, Note { warning: true, reason: "FailingOver", text });
             }
             _ if !found.is_empty() => {
@@ -225,14 +227,18 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         let id = &balancer.it.id;
         let fix = match &observed.mend {
             Some(Mend::Nothing { why }) => format!(
-                "It cannot be failed over ({why}). Ask the cloud's operator to (openstack loadbalancer failover {id}), \
-                 or annotate the Service with seaway.dev/rebuild-on-error: \"true\" to recreate it with its addresses."
+                "The load balancer cannot be failed over ({why}). Ask the cloud's operator to do that \
+                 (openstack loadbalancer failover {id}), or annotate the Service with \
+                 seaway.dev/rebuild-on-error: \"true\" to recreate the load balancer with its addresses."
             ),
-            Some(Mend::Remake { .. }) => "No action needed: it is deleted and created again.".to_owned(),
+            Some(Mend::Remake { .. }) => "No action needed: Seaway deletes the load balancer and creates it \
+                                          again.".to_owned(),
             None if observed.stays.is_some() => {
-                "It is deleted and created again as soon as the deletion limit allows that.".to_owned()
+                "Seaway deletes the load balancer and creates it again as soon as the deletion limit allows \
+                 that.".to_owned()
             }
-            _ => "It is failed over. Octavia's log says why it failed.".to_owned(),
+            _ => "Octavia fails the load balancer over, at the request of Seaway. Octavia's log says why it \
+                  failed.".to_owned(),
         };
         let problem = |owner: &Owner| {
             let message = format!("load balancer {id} is in ERROR");
@@ -245,8 +251,9 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     if let (true, Some(floating)) = (partial::keeps_floating(wish, observed), &observed.floating) {
         let at = floating.floating_ip_address.map_or_else(|| floating.id.to_string(), |it| it.to_string());
         let message =
-            format!("the configuration makes load balancers internal; floating IP {at} of this one stays");
-        let fix = "To give it up, annotate the Service: seaway.dev/internal: \"true\".";
+            format!("the configuration makes load balancers internal; floating IP {at} of this load \
+                     balancer stays");
+        let fix = "To release the floating IP, annotate the Service: seaway.dev/internal: \"true\".";
         let problem = |owner: &Owner| {
             let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone());
             (owner.clone(), problem.fix(fix))

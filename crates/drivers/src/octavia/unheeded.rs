@@ -32,14 +32,14 @@ pub fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
     let ignored =
         ignored.filter(|(is_asked, ability)| *is_asked && !can.has(*ability)).map(|(_, ability)| {
             let message =
-                format!("this provider of load balancers has no {}: it changes nothing", ability.as_str());
+                format!("this provider of load balancers has no {}: the setting has no effect", ability.as_str());
             (message, "Ask for less, or choose another provider.")
         });
     let mut messages: Vec<(String, &str)> = (asked.into_iter())
         .filter(|(is_asked, ability)| *is_asked && !can.has(*ability))
         .map(|(_, ability)| {
             let message =
-                format!("this provider of load balancers has no {}: it is left out", ability.as_str());
+                format!("this provider of load balancers has no {}: this part is left out", ability.as_str());
             (message, "Ask for less, or choose another provider.")
         })
         .chain(ignored)

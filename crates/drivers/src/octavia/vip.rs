@@ -150,8 +150,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)>
         return None;
     }
     let message = format!(
-        "load balancer {id} belongs to another Service, which decides the security groups and QoS policy of \
-            its address"
+        "load balancer {id} belongs to another Service, which decides the security groups and the QoS \
+         policy of the VIP"
     );
     let problem = Problem::new(owner.object(), Reason::Unsupported, message);
     Some((owner.clone(), problem.fix("Name no load balancer: this Service gets one of its own.")))

@@ -277,7 +277,7 @@ async fn lb_turning_error_is_never_repaired_no_more_it_is_failed_over() {
     served.scene.fake.set_provisioning_status(id.as_str(), "ERROR");
     let (steps, told) = served.repaired().await;
     assert_eq!(steps, [format!("fail over load balancer {id}")]);
-    assert!(told.contains("is in ERROR; it is failed over"), "{told}");
+    assert!(told.contains("is in ERROR; Octavia fails it over, at the request of Seaway"), "{told}");
     assert_eq!(served.balancer().await.provisioning_status, Provisioning::Active);
 }
 

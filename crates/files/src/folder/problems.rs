@@ -147,7 +147,7 @@ impl Folder {
                 let named = first.strip_suffix(".txt").filter(|it| ends.iter().any(|end| it.ends_with(end)));
                 let named = named.map_or_else(|| format!("{first}.yaml"), str::to_owned);
                 format!(
-                    "It has {}. If one is a manifest, rename it, as in: mv {first} {named}",
+                    "The folder has {}. If one is a manifest, rename it, as in: mv {first} {named}",
                     all.join(", ")
                 )
             }
@@ -162,7 +162,7 @@ impl Folder {
         let served = self.claims.served(reference);
         for problem in problems.iter_mut().filter(|problem| problem.reason == Reason::Invalid) {
             if served.is_some() {
-                add(&mut problem.fix, "Its last good state stays in use until this is corrected.");
+                add(&mut problem.fix, "The last good state of the object stays in use until this is corrected.");
             }
         }
         let Some(served) = served else { return problems };

@@ -158,12 +158,12 @@ fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
         "the file was written by another version of seaway (format 7; this version reads format 1)"
     );
     let foreign = good.replacen(HOST, "edge-2", 1);
-    assert_eq!(with(&foreign), "it is a snapshot of host edge-2 with the API server https://10.0.0.1");
+    assert_eq!(with(&foreign), "the file is a snapshot of host edge-2 with the API server https://10.0.0.1");
     fs::write(snapshot.path(), &good).expect("is written");
     fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o620)).expect("is ours");
     assert_eq!(
         refusal(&snapshot),
-        "its owner is neither root nor the user of this process, or its mode lets others write to it"
+        "the owner of the file is neither root nor the user of this process, or its mode lets others write to it"
     );
     fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o600)).expect("is ours");
     assert!(snapshot.read().is_ok(), "what was refused is good by itself");

@@ -183,7 +183,7 @@ fn read(file: &Located<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error
     fs::read(&file.value).map_err(|source: io::Error| {
         let path = file.value.display();
         Error::new(Class::Credentials, format!("the {what} {path} cannot be read"))
-            .with_fix(format!("its path comes from {}", file.place))
+            .with_fix(format!("the path comes from {}", file.place))
             .with_source(source)
     })
 }
@@ -191,7 +191,7 @@ fn read(file: &Located<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error
 fn no_pem(file: &Located<std::path::PathBuf>, what: &str, lacks: &str) -> Error {
     let path = file.value.display();
     Error::new(Class::Credentials, format!("the {what} {path} has {lacks} in it"))
-        .with_fix(format!("the file has to be PEM; its path comes from {}", file.place))
+        .with_fix(format!("the file has to be PEM; the path comes from {}", file.place))
 }
 
 fn head(response: &Response, clock: &dyn Clock) -> HttpReply {

@@ -92,7 +92,7 @@ impl Subject<'_> {
     pub(super) fn too_large(&self, most: usize) -> AttemptError {
         let message = format!("the reply of {} is larger than {} MiB", self.host(), most >> 20);
         let fix = format!(
-            "check {}: either it is no API of OpenStack, or it does not paginate its lists",
+            "check {}: this address is not an API of OpenStack, or the API does not paginate its lists",
             self.address_from
         );
         AttemptError { error: Error::new(Class::TooLarge, message).with_fix(fix), sent: true }
@@ -155,7 +155,7 @@ impl Subject<'_> {
             ),
             InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => (
                 format!("the certificate of {host} has expired"),
-                "its operators have to renew it; also check this machine's clock".to_owned(),
+                "the operators of the service have to renew the certificate; also check this machine's clock".to_owned(),
             ),
             InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => (
                 format!("the certificate of {host} is not valid yet"),
@@ -163,7 +163,7 @@ impl Subject<'_> {
             ),
             InvalidCertificate(_) => (
                 format!("the certificate of {host} is not acceptable"),
-                "its operators must correct this".to_owned(),
+                "the operators of the service must correct the certificate".to_owned(),
             ),
             Message(InvalidMessage::InvalidContentType) => (
                 format!("{host} does not speak TLS"),

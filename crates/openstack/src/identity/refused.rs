@@ -31,7 +31,8 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answe
         (401 | 404, AuthMethod::ApplicationCredential { .. }) => application_credential(answer),
         (401 | 404, AuthMethod::Token(_)) => (
             "Keystone does not take the token: it has expired, or was revoked".to_owned(),
-            "get another (`openstack token issue`), or use an application credential, which lasts".to_owned(),
+            "get another token (`openstack token issue`), or use an application credential, which does not \
+             expire within hours".to_owned(),
         ),
         (401, AuthMethod::Password { .. }) => password(keystone, asked, answer).await,
         (403 | 404, _) if matches!(keystone.credentials.scope, Scope::Trust(_)) => trust(),
@@ -108,7 +109,7 @@ async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &HttpRe
                 (Some(there), _) if there.is_elsewhere(wanted) => (
                     format!("there is no {wanted}"),
                     format!(
-                        "one of that name is in another domain: set project_domain_id (cloud.conf: \
+                        "another domain has a project of that name: set project_domain_id (cloud.conf: \
                          tenant-domain-id) to {}",
                         there.domain.as_deref().unwrap_or_default()
                     ),

@@ -242,7 +242,7 @@ pub fn is_absence(error: &Error) -> bool {
 fn fix_of(error: &Error) -> String {
     let fix = error.fix().map(ToOwned::to_owned);
     fix.unwrap_or_else(|| match error.request_id() {
-        Some(id) => format!("ask an operator what became of request {id}"),
+        Some(id) => format!("ask an operator for the log of request {id}"),
         None => "ask an operator".to_owned(),
     })
 }

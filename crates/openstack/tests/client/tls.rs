@@ -66,7 +66,7 @@ async fn tls_is_refused_with_what_to_set() {
     check(Instant::now(), &error.expect("another name"), &Class::Tls, &line);
     let (at, error) = over_tls(ours.signs_expired("127.0.0.1").serve(None), trusting).await;
     let line = format!(
-        "sign in: the certificate of {at} has expired; its operators have to renew it; also check this machine's clock"
+        "sign in: the certificate of {at} has expired; the operators of the service have to renew the certificate; also check this machine's clock"
     );
     check(Instant::now(), &error.expect("expired"), &Class::Tls, &line);
 
@@ -109,7 +109,7 @@ async fn files_of_certificates_that_are_none_are_named() {
         let error = Cloud::connect(Source::Given(credentials), quick()).await.err().expect("no CA");
         let told = error.to_string();
         assert!(told.starts_with(&format!("sign in: the CA file {} {what}", path.display())), "{told}");
-        assert!(told.contains("its path comes from clouds.yaml:9"), "{told}");
+        assert!(told.contains("the path comes from clouds.yaml:9"), "{told}");
     }
 }
 

@@ -333,7 +333,7 @@ fn what_is_wrong_with_a_peer_is_one_clear_line() {
     assert_eq!(line, "AS mismatch: the peer is AS 65009, and ours, 4200000001, is configured");
     let own = Open { number: 4_200_000_001, ..their_open() };
     let line = ends(own, Config { remote_as: RemoteAs::External, ..config() });
-    assert_eq!(line, "AS mismatch: the peer is AS 4200000001, and one that is not ours is configured");
+    assert_eq!(line, "AS mismatch: the peer is AS 4200000001, and an AS other than ours is configured");
     let line = ends(Open { hold: 2, ..their_open() }, config());
     assert_eq!(line, "the peer asks for a hold time of 2 s; the least is 3 s");
 }
@@ -433,7 +433,7 @@ fn a_peer_that_takes_nothing_holds_one_part_and_ends_after_eight_minutes() {
         }
     }
     let line = scene.session.machine().last_error.clone();
-    assert_eq!(line.as_deref(), Some("send hold timer expired: the peer takes nothing"));
+    assert_eq!(line.as_deref(), Some("send hold timer expired: the peer reads nothing from the connection"));
     assert!((479..490).contains(&(scene.now - began).as_secs()), "{:?}", scene.now - began);
     scene.rest(60);
     scene.assert_has_all();
@@ -465,7 +465,7 @@ fn a_session_without_hold_time_is_confirmed_in_time_or_ends() {
     assert!(matches!(scene.session.machine().state(), State::OpenConfirm));
     scene.now += Duration::from_secs(61);
     scene.turn(true, usize::MAX);
-    assert_eq!(scene.session.machine().last_error.as_deref(), Some("the peer did not confirm the session"));
+    assert_eq!(scene.session.machine().last_error.as_deref(), Some("the peer did not confirm the session with a KEEPALIVE message"));
     scene.rest(200);
     scene.assert_has_all();
     scene.now += Duration::from_secs(100_000);

@@ -30,7 +30,7 @@ pub(in crate::octavia) fn unwelcome(
         return problem(
             Reason::Unsupported,
             message,
-            "Raise max-shared-lb of [LoadBalancer], or name another.",
+            "Raise max-shared-lb of [LoadBalancer], or name another load balancer.",
         );
     }
     // It is reached from outside if another address than its VIP is.
@@ -39,7 +39,8 @@ pub(in crate::octavia) fn unwelcome(
             "load balancer {} belongs to another Service, which decides whether it has a floating IP",
             it.id
         );
-        return problem(Reason::Unsupported, message, "Do not ask for an internal one, or name none.");
+        return problem(Reason::Unsupported, message, "Remove the request for an internal load balancer, or \
+                                                      the annotation that names this load balancer.");
     }
     let taken = shared.taken.iter().find(|(id, _)| wish.listeners.contains_key(id));
     if let Some((id, whose)) = taken {
@@ -98,7 +99,8 @@ pub(in crate::octavia) fn told(
     }));
     problems.extend(elsewhere.map(|named| {
         let message = format!(
-            "it names load balancer {}, but the Service already owns {}; the annotation is ignored",
+            "the annotation names load balancer {}, but the Service already owns load balancer {}; the \
+             annotation is ignored",
             named.id, balancer.it.id
         );
         Problem::new(owner.object(), Reason::BadAnnotation, message)
@@ -113,5 +115,5 @@ fn conflict(owner: &Owner, it: &LoadBalancer, id: ListenerId, whose: &str) -> Pr
     let message = format!("port {id} of load balancer {} belongs to {whose}", it.id);
     Problem::new(owner.object(), Reason::PortConflict, message)
         .at("spec.ports")
-        .fix("Choose another port, or a load balancer of its own.")
+        .fix("Choose another port, or give the Service a load balancer of its own.")
 }
