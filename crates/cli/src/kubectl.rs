@@ -12,7 +12,8 @@ use anyhow::{Result, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use seaway_admin::View;
 use seaway_cluster::{
-    Access, Cluster, CredentialSource, HostInspection, HostLiveness, Inspection, ServiceInspection,
+    Access, Cluster, CredentialSource, HostInspection, HostLiveness, Inspection, RequestError,
+    ServiceInspection,
 };
 use seaway_model::{
     Change, Fact, Name, Problem, Reason,
@@ -65,7 +66,7 @@ pub(crate) fn credentials(kubeconfig: Option<&Path>, context: Option<&str>) -> C
 async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
     let (cluster, host) = (connect(&arguments.reach).await?, &arguments.host);
     if let Err(why) = cluster.set_drain(host, drain).await {
-        bail!("loadbalancerhosts.seaway.dev {host}: {why}{}", may_patch(&why.to_string()));
+        bail!("loadbalancerhosts.seaway.dev {host}: {why}{}", may_patch(&why));
     }
     output::line(&match drain {
         true => {
@@ -91,11 +92,11 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
         );
     }
     if let Err(why) = cluster.forget_host(host).await {
-        let may = match why.to_string() {
-            why if why.contains("forbidden") => {
+        let may = match why.is_forbidden() {
+            true => {
                 "\nForgetting hosts needs the right to `delete` `loadbalancerhosts`: ask an administrator."
             }
-            _ => may_patch(&why.to_string()),
+            false => may_patch(&why),
         };
         bail!("loadbalancerhosts.seaway.dev {host}: {why}{may}");
     }
@@ -106,12 +107,12 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn may_patch(why: &str) -> &'static str {
+fn may_patch(why: &RequestError) -> &'static str {
     match why {
-        why if why.contains("forbidden") => {
+        why if why.is_forbidden() => {
             "\nDraining hosts needs the right to `patch` `loadbalancerhosts`: ask an administrator."
         }
-        "it is not there" => "\nTo list the hosts: kubectl seaway status",
+        why if why.is_not_found() => "\nTo list the hosts: kubectl seaway status",
         _ => "",
     }
 }

@@ -187,7 +187,7 @@ impl ApiError {
                 format!("the API server does not accept Seaway's credentials: {why}")
             }
             ApiError::Forbidden(why) | ApiError::Conflict(why) | ApiError::Invalid(why) => why.clone(),
-            ApiError::NotFound => "it is not there".to_owned(),
+            ApiError::NotFound => "the object does not exist".to_owned(),
             ApiError::Expired => {
                 "the API server does not have the resourceVersion of the watch any more; all objects are \
                  listed again"

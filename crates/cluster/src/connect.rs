@@ -383,4 +383,9 @@ impl RequestError {
     pub fn is_forbidden(&self) -> bool {
         matches!(self.0, ApiError::Forbidden(_))
     }
+
+    /// There is no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.0, ApiError::NotFound)
+    }
 }

@@ -76,31 +76,36 @@ pub(crate) fn problems_of(service: &Service, given: Given<'_>) -> Vec<Problem> {
 const NAMED: usize = 5;
 
 fn of_lines(secret: &ObjectRef, why: Unusable, lines: &[usize]) -> Problem {
-    let (what, fix) = match why {
-        Unusable::Form => ("is not NAME:HASH", "Write each user as NAME:HASH, as htpasswd does."),
-        Unusable::Twice => {
-            ("names a user whom a line before it has", "Remove one of the two: the first counts.")
-        }
+    const ONE: &str = "the user of such a line cannot log in, others are not affected";
+    let (what, follows, fix) = match why {
+        Unusable::Form => ("is not NAME:HASH", ONE, "Write each user as NAME:HASH, as htpasswd does."),
+        Unusable::Twice => (
+            "names a user whom an earlier line names",
+            "the earlier line is used, and the later one is ignored",
+            "Remove one of the two lines.",
+        ),
         Unusable::Weak => (
             "has no password hash that Seaway verifies: bcrypt ($2y$), sha512-crypt ($6$) or sha256-crypt ($5$)",
+            ONE,
             "Set the password again with htpasswd -B (bcrypt): hashes by MD5 ($apr1$, $1$), {SHA} and crypt are guessed too fast.",
         ),
         Unusable::Broken => {
-            ("has a password hash that is cut off or damaged", "Set the password again: htpasswd -B.")
+            ("has a password hash that is cut off or damaged", ONE, "Set the password again: htpasswd -B.")
         }
         Unusable::Beyond => (
-            "and those after it are not read: 1000 users can be named",
+            "is beyond the limit of 1000 users",
+            "the users of this line and of all later lines cannot log in",
             "Use seaway.dev/forward-auth for so many users, or several Secrets and Services.",
         ),
         Unusable::Costly => (
             "has a password hash that takes too long to verify",
+            ONE,
             "Use bcrypt with a cost of 12 at most (htpasswd -B -C 10), or sha-crypt with 100000 rounds at most.",
         ),
     };
     let named: Vec<String> = lines.iter().take(NAMED).map(ToString::to_string).collect();
     let more = if lines.len() > NAMED { " and more" } else { "" };
-    let message =
-        format!("line {}{more} {what}: its user cannot log in, others are not affected", named.join(", "));
+    let message = format!("line {}{more} {what}; {follows}", named.join(", "));
     Problem::new(secret.clone(), Reason::Invalid, message).at(format!("data[{USERS}]")).fix(fix)
 }
 
@@ -129,7 +134,7 @@ fn unprotected(demand: &Demand) -> Option<Problem> {
     } else if !closed.is_empty() {
         (
             format!(
-                "a password can be asked for by HTTP alone: no listener is opened at port {}",
+                "a password can be requested only by HTTP: no listener is opened at port {}",
                 closed.join(", ")
             ),
             "Set seaway.dev/protocol: http, or a certificate in seaway.dev/tls; give other ports a Service of their own.",

@@ -327,16 +327,18 @@ impl Demand {
                 None => (
                     RELEASED,
                     "defaultDriver".into(),
-                    "To have it served again, set defaultDriver: octavia. To give it up, run: kubectl seaway release.",
+                    "To have Seaway serve the Service again, set defaultDriver: octavia. To give the load \
+                     balancer to another controller, run: kubectl seaway release.",
                 ),
                 Some(_) => (
                     GIVEN_AWAY,
                     format!("metadata.annotations[{GIVE_AWAY}]"),
-                    "To have it served again, remove the annotation. To have another controller serve it, change spec.type to \
-                     NodePort and back to LoadBalancer, which removes the class (docs/from-occm-back.md).",
+                    "To have Seaway serve the Service again, remove the annotation. To have another \
+                     controller serve it, change spec.type to NodePort and back to LoadBalancer, which \
+                     removes the class (docs/from-occm-back.md).",
                 ),
             };
-            let message = format!("{why}: it is left as it is, and nothing of it is changed");
+            let message = format!("{why}: Seaway leaves that load balancer as it is");
             self.problems.push(Problem::new(self.owner.object(), Reason::Released, message).at(at).fix(fix));
         }
         if let Some(why) = &usual.refused {
@@ -352,11 +354,13 @@ impl Demand {
         }
         let (message, fix) = match (usual.absent, usual.enabled) {
             (true, _) if self.service.leaving => (
-                "deletion is pending: no running controller has --cloud-config, so a cloud load balancer of it cannot be removed",
+                "deletion is pending: no running controller has --cloud-config, so the load balancer in the \
+                 cloud cannot be deleted",
                 WHICH_CLOUD,
             ),
             (true, _) => (
-                "pending: no running controller has --cloud-config, so no cloud load balancer can be created",
+                "pending: no running controller has --cloud-config, so no load balancer can be created in \
+                 the cloud",
                 WHICH_CLOUD,
             ),
             (_, true) => return,

@@ -141,21 +141,23 @@ fn served_by(text: &mut String, overview: &Overview) {
 fn not_served(world: &World, service: &Service) -> String {
     let config = world.config();
     if service.kind != ServiceKind::LoadBalancer {
-        return "it is no LoadBalancer, not at the front door, and neither tcpServices nor udpServices names it"
+        return "the Service is not of type LoadBalancer, not at the front door, and neither tcpServices nor \
+                udpServices names it"
             .to_owned();
     }
     let cloud = cloud_of(service, config).map(|(class, _)| class);
     if service.leaving {
         return match cloud {
             Some(class) => format!(
-                "it is being deleted, and stays until its load balancer in the cloud ({class}) is gone"
+                "the Service is being deleted, and stays until its load balancer in the cloud ({class}) is gone"
             ),
-            None => "it is being deleted".to_owned(),
+            None => "the Service is being deleted".to_owned(),
         };
     }
     if let Some(class) = cloud {
         return format!(
-            "a cloud serves it ({class}): seaway controller --cloud-config makes its load balancer, no host does"
+            "a cloud serves the Service ({class}): seaway controller --cloud-config makes its load \
+             balancer, and no host serves it"
         );
     }
     let ours = config.classes.iter().chain(config.clouds.keys());
@@ -163,13 +165,13 @@ fn not_served(world: &World, service: &Service) -> String {
     let ours = ours.join(", ");
     match (&service.class, is_ours(service, config)) {
         (Some(_), false) => {
-            format!("its loadBalancerClass belongs to another controller; Seaway serves {ours}")
+            format!("the loadBalancerClass of the Service belongs to another controller; Seaway serves {ours}")
         }
         (None, false) => format!(
-            "it has no spec.loadBalancerClass, and by the defaultDriver that this command read, Seaway serves \
-             no Service without one. Set one of: {ours}"
+            "the Service has no spec.loadBalancerClass, and with the defaultDriver that this command read, \
+             Seaway serves no Service without a class. Set one of: {ours}"
         ),
-        (_, true) => "it was not planned yet".to_owned(),
+        (_, true) => "the Service is not planned yet".to_owned(),
     }
 }
 
@@ -201,7 +203,7 @@ fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Serv
         let _ = writeln!(text, "Front door, at {}:", at.join(", "));
         for (name, at) in &view.others {
             let at: Vec<String> = at.iter().map(ToString::to_string).collect();
-            let _ = writeln!(text, "  its entrance {name}, at {}", at.join(", "));
+            let _ = writeln!(text, "  entrance {name}, at {}", at.join(", "));
         }
         text.push_str(&told);
     } else if let Some(why) = front_door::why_not(service, world.config()) {

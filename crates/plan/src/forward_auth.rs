@@ -110,7 +110,7 @@ fn unprotected(demand: &Demand) -> Option<Problem> {
     } else if !closed.is_empty() {
         (
             format!(
-                "another Service can be asked about requests of HTTP alone: no listener is opened at port {}",
+                "another Service can be asked only about requests of HTTP: no listener is opened at port {}",
                 closed.join(", ")
             ),
             "Set seaway.dev/protocol: http, or a certificate in seaway.dev/tls; give other ports a Service of their own.",

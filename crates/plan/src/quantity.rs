@@ -75,7 +75,8 @@ pub fn range(text: &str) -> Result<IpRange, String> {
             part.trim().parse::<IpAddr>().map_err(|_| wrong(&format!("{:?} is no address", part.trim())))
         };
         let (first, last) = (parse(first)?, parse(last)?);
-        return IpRange::new(first, last).ok_or_else(|| wrong("it runs backwards or mixes IPv4 with IPv6"));
+        return IpRange::new(first, last).ok_or_else(|| wrong("the last address is before the first, or one \
+                                                              is IPv4 and the other IPv6"));
     }
     if text.contains('/') {
         return text.parse::<IpNet>().map(IpRange::from).map_err(|_| wrong("no such network"));
@@ -140,7 +141,7 @@ pub fn probe_codes(text: &str) -> Result<Name, String> {
 /// Ids of objects in a cloud, one at least.
 pub fn ids(text: &str) -> Result<BTreeSet<Name>, String> {
     let ids: BTreeSet<Name> = list(text, |it| Ok(it.into()))?.into_iter().collect();
-    if ids.is_empty() { Err("it names no id".to_owned()) } else { Ok(ids) }
+    if ids.is_empty() { Err("no id is named".to_owned()) } else { Ok(ids) }
 }
 
 /// How long something may be under way in a cloud. Less than a minute it is for each that is made.
@@ -169,7 +170,7 @@ pub fn tags(text: &str) -> Result<BTreeSet<Name>, String> {
         }
         Ok(Name::from(tag))
     })?;
-    if tags.is_empty() { Err("it names no tag".to_owned()) } else { Ok(tags.into_iter().collect()) }
+    if tags.is_empty() { Err("no tag is named".to_owned()) } else { Ok(tags.into_iter().collect()) }
 }
 
 #[cfg(test)]

@@ -193,7 +193,8 @@ fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
             "Remove it.",
         ),
         () if spread => (
-            "answers of pods on other Nodes would not come back through the host: members see the host's address",
+            "this annotation has no effect: answers of pods on other Nodes would not come back through the \
+             host, so members see the host's address",
             "Set externalTrafficPolicy: Local, so that members are the host's own pods.",
         ),
         () => return None,
@@ -216,7 +217,8 @@ fn local_traffic(demand: &Demand) -> Vec<Problem> {
     let is_silent = demand.ports.iter().filter(passed_on).any(|it| demand.proxy(&it.port).is_none());
     if is_silent && !demand.wishes.transparent {
         tell(
-            "Local keeps traffic on one host, but members see the address of that host, not the client's",
+            "externalTrafficPolicy: Local keeps traffic on one host, but members see the address of that \
+             host, not the client's",
             "Set seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. \
              For HTTP, X-Forwarded-For has the client's address.",
         );
@@ -460,13 +462,14 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         );
     } else {
         let why = match (found.not_ready, found.elsewhere) {
-            (0, 0) => "its EndpointSlices list no endpoint".to_owned(),
-            (not_ready, 0) => format!("none of its {not_ready} endpoints is ready"),
+            (0, 0) => "the EndpointSlices of the Service list no endpoint".to_owned(),
+            (not_ready, 0) => format!("none of the {not_ready} endpoints is ready"),
             (0, elsewhere) => {
-                format!("externalTrafficPolicy is Local, and its {elsewhere} endpoints are on other nodes")
+                format!("externalTrafficPolicy is Local, and all {elsewhere} endpoints are on other Nodes")
             }
             (not_ready, elsewhere) => {
-                format!("{not_ready} endpoints are not ready and {elsewhere} are on other nodes")
+                format!("externalTrafficPolicy is Local: {not_ready} endpoints are not ready, and \
+                         {elsewhere} are on other Nodes")
             }
         };
         problems.push(problem(Reason::NoEndpoints, why));

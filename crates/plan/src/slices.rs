@@ -36,7 +36,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
     for at in &found.twice {
         let counts = found.list.iter().find(|it| it.at == *at);
         let weight = counts.map(|it| format!(", with weight {}", it.weight)).unwrap_or_default();
-        let message = format!("{at} is there twice: it counts once{weight}");
+        let message = format!("{at} is written twice: it counts once{weight}");
         let problem = Problem::new(object.clone(), Reason::Duplicate, message).at(BACKENDS_FIELD);
         problems
             .push(problem.fix(
@@ -45,7 +45,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
     }
     for (slice, key) in &found.unknown_annotations {
         let message =
-            format!("EndpointSlice {slice}: the annotation {key} has no meaning on an EndpointSlice");
+            format!("EndpointSlice {slice}: the annotation {key} has no effect on an EndpointSlice");
         problems.push(problem(Reason::BadAnnotation, message).fix(match nearest(key, &[WEIGHT]) {
             Some(name) => format!("Did you mean {name}?"),
             None => format!("Write it on the Service, or remove it: an EndpointSlice has {WEIGHT} only."),
@@ -58,7 +58,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             meant.as_str()
         );
         let fix = format!(
-            "It has a port {:?}, which the Service does not. Did you mean {:?}?",
+            "The slice has a port {:?}, which the Service does not have. Did you mean {:?}?",
             name.as_str(),
             meant.as_str()
         );

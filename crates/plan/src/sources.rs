@@ -19,8 +19,8 @@ pub(crate) fn problem(demand: &Demand, config: &Config) -> Option<Problem> {
     if !demand.wishes.transparent || demand.cloud.is_some() || are_trusted(demand, config) {
         return None;
     }
-    let message = "members see the host's address: the configuration does not trust these networks to say which address a \
-                   client has";
+    let message = "members see the host's address: the configuration does not trust the client addresses \
+                   that proxies in these networks send";
     let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);
     let fix = "Remove seaway.dev/transparent, or have these networks listed in tenants.transparentFrom.";
     Some(problem.at(demand.wishes.field_of(PROXY_FROM)).fix(fix))

@@ -29,7 +29,7 @@ pub(crate) fn apply(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimi
             tell(
                 wishes,
                 option,
-                format!("the configuration limits a Service to {now}, and it asks for {asked}"),
+                format!("the configuration limits a Service to {now}, and this Service asks for {asked}"),
             );
         }
     }

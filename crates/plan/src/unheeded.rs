@@ -125,9 +125,11 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
 fn of_entrances(demand: &Demand) -> Option<Problem> {
     let what = match demand.cloud {
         Some(_) => {
-            "it is to be at entrances of the front door alone: in a cloud nothing is created or changed"
+            "the Service is to be served only at entrances of the front door: in a cloud nothing is created \
+             or changed"
         }
-        None => "it is to be at entrances of the front door alone: no listener is opened at its own address",
+        None => "the Service is to be served only at entrances of the front door: no listener is opened at \
+                 its own address",
     };
     let problem = Problem::new(demand.owner.object(), Reason::Unsupported, what);
     let problem = problem.at(demand.wishes.field_of(ENTRANCE));

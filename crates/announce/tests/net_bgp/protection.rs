@@ -47,7 +47,7 @@ fn a_password_is_spoken_with_frr_over_both_families_and_a_wrong_one_is_one_clear
     let mut unknown = both("correct-horse");
     unknown[0].password = password(None);
     ours.want(unknown);
-    ours.until_it_says("v4", "its password cannot be read");
+    ours.until_it_says("v4", "the password of the session cannot be read");
     assert!(!frr.says("bgpd", &format!("show bgp neighbors {OURS}")).contains("BGP state = Established"));
     // And none at all, where the peer has one.
     let mut none = both("correct-horse");

@@ -171,7 +171,7 @@ fn not_ready(scene: &Scene) {
     say(scene, &pod, "unready");
     until("nobody is ready", || asked(scene, &ready).is_none());
     until("it is said why", || {
-        condition(scene, "ready", "Problems", "message").contains("none of its 1 endpoints is ready")
+        condition(scene, "ready", "Problems", "message").contains("none of the 1 endpoints is ready")
     });
     assert!(asked(scene, &whatever).is_some(), "who does not care is answered");
 }

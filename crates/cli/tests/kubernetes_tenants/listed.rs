@@ -43,7 +43,7 @@ fn names_that_nobody_lists_are_refused_and_who_is_beyond_its_share_of_the_front_
     let own_are_served =
         || is_evil(&door("listed.evil.test", "/")) && is_evil(&door("by-route.evil.test", "/0"));
     until("what is listed for its namespace is served", own_are_served);
-    let why = "is no name that the configuration lists";
+    let why = "is not among the host names that the configuration lists";
     shared.is_refused("unlisted", &format!("unlisted.example {why}"));
     shared.is_refused("squatter", "shop.example is another namespace's");
     ["unlisted", "squatter"].iter().for_each(|it| shared.is_refused(it, "NotAllowed: "));

@@ -65,7 +65,7 @@ fn a_name_follows_its_service_and_survives_the_process() {
                     |text: &str| told.iter().any(|it| it.0 == "NameNotPublished" && it.1.contains(text));
                 has("taken.shop.example is already in DNS, and Seaway did not write it: A 203.0.113.9")
                     && has(
-                        "www.other.example is not published in DNS for this Service: it is in none of the zones",
+                        "www.other.example is not published in DNS for this Service: no zone of dns.zones contains this name",
                     )
             });
             assert_eq!(server.all("taken.shop.example", "A"), ["203.0.113.9"]);

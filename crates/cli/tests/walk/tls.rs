@@ -387,7 +387,7 @@ fn check_finds_what_is_wrong_with_certificates() {
     let told = stdout(&output);
     for expected in [
         "mixed.yaml:6:3: Secret default/mixed: data[tls.crt]: the certificate cannot be used for TLS: the key does not belong to the certificate",
-        "Secret default/none: data[tls.crt]: there is no PEM certificate in it",
+        "Secret default/none: data[tls.crt]: there is no PEM certificate",
         "there is no Secret default/nowhere with a certificate",
         "the certificate is not for b.example",
     ] {

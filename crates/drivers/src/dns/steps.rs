@@ -151,7 +151,7 @@ pub(super) fn obstacle(it: &DnsName, observed: &Observed) -> Option<Obstacle> {
     (!beside.is_empty()).then_some(Obstacle::Beside(beside))
 }
 
-/// Another Service that asks for it, too, and has it: it keeps it.
+/// Another Service that also asks for this name, and has it: it keeps it.
 pub(super) fn holder(it: &DnsName, observed: &Observed) -> Option<Name> {
     let markers = Markers::of(it, observed);
     let is_own = markers.own.iter().any(|(_, own)| own.service == it.service());

@@ -334,7 +334,7 @@ async fn by_choice_one_in_error_is_rebuilt_with_the_same_vip_and_floating_ip() {
     assert_eq!((led.len(), &led[0].id, &led[0].port_id), (1, &floating.id, &is.vip_port_id));
     let told = served.told();
     assert!(
-        told.contains("cannot be failed over") && told.contains("it is deleted and created again"),
+        told.contains("cannot be failed over") && told.contains("is deleted and created again"),
         "{told}"
     );
 }

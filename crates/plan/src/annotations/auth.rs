@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Row] = &[
                 ));
             }
             if wishes.http.basic_auth.is_none() {
-                return Err(format!("it needs {BASIC_AUTH}, which names the users"));
+                return Err(format!("this annotation needs {BASIC_AUTH}, which names the users"));
             }
             wishes.http.realm = Some(text.into());
             Ok(())
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| {
             let forwards = yes_or_no(text)?;
             if wishes.http.basic_auth.is_none() {
-                return Err(format!("it needs {BASIC_AUTH}, which names the users"));
+                return Err(format!("this annotation needs {BASIC_AUTH}, which names the users"));
             }
             wishes.http.forwards_authorization = forwards;
             Ok(())
@@ -90,7 +90,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "headers of the answer of seaway.dev/forward-auth that members get, and that no client can set: X-User,X-Groups",
         set: |wishes, text| {
             let headers = list(text, told_header)?;
-            let needs = || format!("it needs {FORWARD_AUTH}, which names who answers");
+            let needs = || format!("this annotation needs {FORWARD_AUTH}, which names the Service to ask");
             wishes.http.forward_auth.as_mut().ok_or_else(needs)?.headers = headers;
             Ok(())
         },

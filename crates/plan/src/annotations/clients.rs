@@ -25,7 +25,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "networks that may not connect, even where seaway.dev/source-ranges allows them: 192.0.2.7,2001:db8:7::/48",
         set: |wishes, text| {
             wishes.denied = list(text, network)?;
-            if wishes.denied.is_empty() { Err("it names no network".into()) } else { Ok(()) }
+            if wishes.denied.is_empty() { Err("no network is named".into()) } else { Ok(()) }
         },
     },
     Row {
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn rate(wishes: &mut Wishes) -> Result<&mut RequestRate, String> {
-    let needs = || format!("it needs {CLIENT_RATE}, which says how many");
+    let needs = || format!("this annotation needs {CLIENT_RATE}, which sets the limit");
     wishes.http.rate.as_mut().ok_or_else(needs)
 }
 

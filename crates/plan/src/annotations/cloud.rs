@@ -309,7 +309,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 pub(super) fn named(text: &str) -> Result<Name, String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.into()) }
+    if text.is_empty() { Err("the value is empty".to_owned()) } else { Ok(text.into()) }
 }
 
 /// All that is about clouds, by our names.

@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| {
             let types = list(text, media_type)?;
             if types.is_empty() {
-                return Err("it names no media type".into());
+                return Err("no media type is named".into());
             }
             compression(&mut wishes.http)?.types = types;
             Ok(())
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Row] = &[
 
 fn compression(http: &mut HttpWishes) -> Result<&mut Compression, String> {
     let asked = http.terms.compression.as_mut().map(Arc::make_mut);
-    asked.ok_or_else(|| format!("it needs {COMPRESS}, which turns it on"))
+    asked.ok_or_else(|| format!("this annotation needs {COMPRESS}, which turns compression on"))
 }
 
 /// What is compressed in itself, or in frames that its reader expects one by one.

@@ -107,7 +107,7 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| {
             wishes.cloud.tls_others = list(text, named)?;
             if wishes.cloud.tls_others.is_empty() {
-                Err("it names no certificate".to_owned())
+                Err("no certificate is named".to_owned())
             } else {
                 Ok(())
             }

@@ -25,7 +25,7 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
     (
         &["ssl", "cert", "certs", "certificate", "certificates", "secret", "tls-secret", "ssl-certificate"],
         TLS,
-        "It names Secrets with certificates: seaway.dev/tls: shop-tls.",
+        "The value is the name of a Secret with a certificate: seaway.dev/tls: shop-tls.",
     ),
     (&["redirect", "ssl-redirect", "force-ssl-redirect", "https", "force-https"], REDIRECT, ""),
     (
@@ -37,7 +37,7 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
     (
         &["auth", "users", "password", "htpasswd", "auth-secret"],
         BASIC_AUTH,
-        "It names a Secret with users: seaway.dev/basic-auth: users.",
+        "The value is the name of a Secret with users: seaway.dev/basic-auth: users.",
     ),
     (&["rate-limit", "ratelimit", "limit-rps", "rps"], CLIENT_RATE, ""),
     (&["maxconn", "max-conn", "limit-connections"], CONNECTIONS, ""),
@@ -58,13 +58,13 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
     (
         &["health", "healthz", "health-path", "health-checks"],
         CHECK,
-        "With seaway.dev/health-check-path for HTTP.",
+        "To check by HTTP, write the path: seaway.dev/health-check-path: /healthz.",
     ),
     (&["ip", "vip", "load-balancer-ip", "loadbalancerip", "listen"], table::ADDRESS, ""),
     (&["pool"], "seaway.dev/address-pool", ""),
     (&["class", "load-balancer-class"], "", "The class is a field of the Service: spec.loadBalancerClass."),
     (&["ports", "target-port", "listen-port"], "", "Ports are a field of the Service: spec.ports."),
-    (&["websocket", "websockets"], "", "Seaway forwards WebSockets without a setting: remove it."),
+    (&["websocket", "websockets"], "", "Seaway forwards WebSockets without a setting: remove this annotation."),
 ];
 
 /// Of a name without its prefix, whatever its case and hyphens.

@@ -143,7 +143,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "networks that may connect: 192.0.2.0/24,2001:db8::/32; spec.loadBalancerSourceRanges wins",
         set: |wishes, text| {
             wishes.sources = list(text, network)?;
-            if wishes.sources.is_empty() { Err("it names no network".into()) } else { Ok(()) }
+            if wishes.sources.is_empty() { Err("no network is named".into()) } else { Ok(()) }
         },
     },
     Row {
@@ -424,7 +424,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-half-closed"],
-        help: "the same, once one side has ended its direction; by default 50s",
+        help: "how long a TCP connection may stay open after one side has closed its direction; by default 50s",
         set: |wishes, text| {
             wishes.timeouts.half_closed = positive(text)?;
             wishes.http.terms.half_closed = Some(wishes.timeouts.half_closed);

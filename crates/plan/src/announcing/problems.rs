@@ -140,7 +140,8 @@ impl AnnouncingObjects {
         }
         if let Some(other) = displaced_by {
             let message = format!(
-                "{other} is for the same address, on a host that both select; the older one has the session"
+                "{other} is for the same peer address, on a host that both select; the older of the two has \
+                 the session"
             );
             let problem = Problem::new(object(), Reason::Duplicate, message).at("spec");
             all.push(problem.fix("Remove one of the two, or change hostSelectors so that no host has both."));
@@ -178,7 +179,8 @@ impl AnnouncingObjects {
         unread
             .map(|it| {
                 let message = format!(
-                    "it cannot be read, so no pool is announced {way} that no other {kind} is about: it may be meant to limit it"
+                    "this {kind} cannot be read, and it may be meant to limit an AddressPool: pools that no \
+                     other {kind} selects are not announced {way}"
                 );
                 Problem::new(it.clone(), Reason::Invalid, message).fix("Correct it, or delete it.")
             })
@@ -192,7 +194,7 @@ impl AnnouncingObjects {
         let asking = pools.iter().filter(|it| it.announce == Some(seaway_model::Announce::Bgp));
         asking
             .map(|it| {
-                let message = "its addresses are to be announced by BGP, and there is no BGPPeer";
+                let message = "the addresses of this pool are to be announced by BGP, and there is no BGPPeer";
                 Problem::new(it.object.clone(), Reason::NotFound, message)
                     .at("spec.announce")
                     .fix("Create a BGPPeer: docs/bgp.md has an example.")
@@ -204,7 +206,7 @@ impl AnnouncingObjects {
 fn scope_problems(object: &ObjectRef, scope: &AdvertisementScope, pools: &[&AddressPool]) -> Vec<Problem> {
     let mut all = Vec::new();
     if scope.unclear {
-        let message = "it is not understood as a whole, so it announces nothing";
+        let message = "a part of this object is not understood, so the object announces nothing";
         let problem = Problem::new(object.clone(), Reason::Invalid, message).at("spec");
         all.push(problem.fix("Correct the fields that the other Problems of the object name."));
     }
@@ -239,7 +241,7 @@ fn scope_problems(object: &ObjectRef, scope: &AdvertisementScope, pools: &[&Addr
         && !pools.iter().any(|it| names_pool(scope, it))
     {
         let problem =
-            Problem::new(object.clone(), Reason::NotFound, "it selects no AddressPool by its labels");
+            Problem::new(object.clone(), Reason::NotFound, "this object selects no AddressPool by labels");
         all.push(
             problem.at("spec.addressPoolSelectors").fix("Give a pool such labels, or correct the selectors."),
         );

@@ -55,9 +55,9 @@ pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Opti
     let mut seen = None;
     if !chain.is_empty() || *secret.kind == *TLS_SECRET {
         let first = first_of(chain, "tls.crt")?;
-        seen = Some(x509::read(&first).ok_or(("tls.crt", "it cannot be read as a certificate".to_owned()))?);
+        seen = Some(x509::read(&first).ok_or(("tls.crt", "the first PEM block cannot be read as a certificate".to_owned()))?);
         if !text("tls.key").contains("PRIVATE KEY-----") {
-            return Err(("tls.key", "there is no PEM key in it".to_owned()));
+            return Err(("tls.key", "there is no PEM key".to_owned()));
         }
     }
     let (authorities, unread) = match authorities.is_empty() {
@@ -116,7 +116,7 @@ fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, Unread> {
             }
             _ => "",
         };
-        (key, format!("there is no PEM certificate in it{instead}"))
+        (key, format!("there is no PEM certificate{instead}"))
     })?;
-    first.ok_or_else(|| (key, "its PEM is broken".to_owned()))
+    first.ok_or_else(|| (key, "the PEM is damaged".to_owned()))
 }

@@ -98,8 +98,9 @@ impl Room {
         let bytes = self.left_out.get(object).map_or(0, |it| it.bytes);
         let (all, most) = (self.others(object).saturating_add(bytes), self.most.unwrap_or_default());
         let (what, until) = match self.held.contains_key(object) {
-            true => ("its new content is not used", "Until then its previous content stays in use."),
-            false => ("it is not used", "Until then no listener is opened with it."),
+            true => ("the new content of this Secret is not used", "Until then the previous content stays \
+                                                                    in use."),
+            false => ("this Secret is not used", "Until then no listener is opened with this certificate."),
         };
         let message = format!(
             "certificates of namespace {} have {all} bytes with this one, and may have {most}: {what}",

@@ -80,12 +80,12 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
     for (values, expected) in [
         (
             vec![("tls.crt", "nonsense"), ("tls.key", key.as_str())],
-            "data[tls.crt]: there is no PEM certificate in it",
+            "data[tls.crt]: there is no PEM certificate",
         ),
         (vec![("tls.crt", torn.as_str()), ("tls.key", &key)], "data[tls.crt]: its PEM is broken"),
         (
             vec![("tls.crt", chain.as_str()), ("tls.key", "nonsense")],
-            "data[tls.key]: there is no PEM key in it",
+            "data[tls.key]: there is no PEM key",
         ),
     ] {
         let changed = certificates.put(&secret("a", &values), false);

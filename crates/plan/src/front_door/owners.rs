@@ -185,13 +185,14 @@ impl Owners {
     fn told(&self, host: &HostPattern) -> String {
         match self.whose(host) {
             Some(Whose::Listed(_)) => {
-                format!("{host} is another namespace's by the configuration (frontDoor.hostOwners)")
+                format!("{host} belongs to another namespace by the configuration (frontDoor.hostOwners)")
             }
             Some(Whose::Recorded(_)) => {
                 format!("{host} belongs to another namespace, which claimed it first")
             }
             Some(Whose::Oldest(_)) => format!("{host} belongs to another namespace, whose object is older"),
-            None => format!("{host} is no name that the configuration lists"),
+            None => format!("{host} is not among the host names that the configuration lists \
+                             (frontDoor.hostOwners)"),
         }
     }
 

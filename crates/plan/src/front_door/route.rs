@@ -203,7 +203,7 @@ impl Reader<'_> {
                 self.tell(
                     Reason::NoSuchService,
                     &field.into(),
-                    "it has no backendRefs, so it sends requests to no Service".to_owned(),
+                    "the rule has no backendRefs, so it sends requests to no Service".to_owned(),
                 )
                 .fix = "Name a Service in backendRefs; until then the rule answers 500.".to_owned();
                 broken()

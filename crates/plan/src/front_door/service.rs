@@ -47,19 +47,20 @@ pub(super) enum Stays {
 impl Stays {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Stays::AsItAsks => "seaway.dev/front-door keeps it out",
+            Stays::AsItAsks => "seaway.dev/front-door keeps the Service out",
             Stays::WithItsOwnAddress => {
-                "it has an address of its own; seaway.dev/front-door: \"true\" lets it in"
+                "the Service has an address of its own; with seaway.dev/front-door: \"true\", the front \
+                 door serves it, too"
             }
             Stays::Unasked => {
-                "only Services that ask for it are served there; seaway.dev/front-door: \"true\" asks"
+                "the front door serves only Services that have seaway.dev/front-door: \"true\""
             }
             Stays::Uncertifiable(why) => why.as_str(),
             Stays::Protected(Protection::Clients(_)) => {
                 "the front door cannot ask for client certificates where it passes TLS through"
             }
             Stays::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
-                "the front door answers 503 for this Service until its annotations are corrected"
+                "an annotation that protects the Service is not understood: the front door answers 503 for it until that is corrected"
             }
             Stays::SourcesWithPassthrough => {
                 "the front door does not pass TLS through to a Service with source ranges"
@@ -67,7 +68,7 @@ impl Stays {
             Stays::UsersWithPassthrough => {
                 "the front door cannot ask for a password, or another Service, where it passes TLS through"
             }
-            Stays::WithoutHttp => "none of its ports speaks HTTP",
+            Stays::WithoutHttp => "no port of the Service speaks HTTP",
         }
     }
 }
@@ -249,14 +250,15 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
         return guest;
     }
     if wishes.http.hosts.is_empty() {
-        let fix = "Name its hosts, seaway.dev/host: shop.example; a LoadBalancer of its own needs no name.";
-        problem(Reason::BadAnnotation, "it is not known for which names TLS is passed through to it", fix);
+        let fix = "Name the hosts: seaway.dev/host: shop.example. A LoadBalancer of its own needs no name.";
+        problem(Reason::BadAnnotation, "no host name says which TLS connections are passed through to this \
+                                        Service", fix);
         return guest;
     }
     let tcp = || service.ports.iter().filter(|it| it.protocol == L4::Tcp);
     let port = tcp().find(|it| it.port == 443).or_else(|| tcp().find(|it| *it.name == *"https"));
     let Some(port) = port.or_else(|| tcp().next()) else {
-        problem(Reason::NoSuchPort, "it has no TCP port", "Give it one, such as 443.");
+        problem(Reason::NoSuchPort, "the Service has no TCP port", "Give the Service a TCP port, such as 443.");
         return guest;
     };
     guest.problems.extend(idle_here(service, wishes, Place::Passthrough, config));
@@ -331,7 +333,8 @@ fn without_host(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
 /// A handshake goes by the name of a host.
 fn without_name(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
     wishes.tls.profile.filter(|_| wishes.http.all_hosts().is_empty())?;
-    let what = "a handshake is chosen by host name, and this Service has none: it is that of all, and with modern, requests by TLS 1.2 get 421";
+    let what = "TLS handshakes go by host name, and this Service has none: they follow the settings of the \
+                front door, and with modern, requests over TLS 1.2 get status 421";
     let problem = Problem::new(key.object(), Reason::Unsupported, what);
     Some(
         problem

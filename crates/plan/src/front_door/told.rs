@@ -129,7 +129,7 @@ impl FrontDoor {
         }
         let problem = |(field, told): (&Name, BTreeSet<String>)| {
             let told = told.into_iter().collect::<Vec<_>>().join("; ");
-            let message = format!("{told}: requests for it are not sent to this object");
+            let message = format!("{told}: such requests are not sent to this object");
             let problem = Problem::new(guest.owner.object(), Reason::NotAllowed, message).at(field.clone());
             problem.fix(
                 "Claim another host name or path, or have this namespace listed in frontDoor.hostOwners. Administrators see \
@@ -194,8 +194,8 @@ impl Lost {
         let own = "a path or a host name of its own: seaway.dev/path, seaway.dev/host";
         let path = format!("/{}/{}", object.namespace, object.name);
         match *self.field == *service::NAME {
-            true if self.claims.contains(&path) => problem.fix(format!("Give it {own}.")),
-            true => problem.fix(format!("Ask for it at {path}, or give it {own}.")),
+            true if self.claims.contains(&path) => problem.fix(format!("Give the Service {own}.")),
+            true => problem.fix(format!("Send requests for it to {path}, or give the Service {own}.")),
             false => problem.fix("Claim another path or host name, or remove one of the two."),
         }
     }

@@ -433,8 +433,8 @@ pub(super) fn declare(host: &Name, addresses: &[IpAddr]) -> String {
 
 fn undeclared_problem(claim: &Claim, ip: IpAddr, host: &Name) -> Problem {
     let message = format!(
-        "it has {ip} of host {host}, which is not a Node and whose LoadBalancerHost does not list it in spec.addresses; the \
-         Service keeps the address, and other Services cannot get it"
+        "the Service has {ip} of host {host}, which is not a Node, and whose LoadBalancerHost does not list \
+         this address in spec.addresses; the Service keeps the address, and other Services cannot get it"
     );
     let problem = Problem::new(claim.owner.object(), Reason::AddressOutsidePools, message);
     problem.fix(format!("If {host} really has this address, confirm it: {}", declare(host, &[ip])))
@@ -461,8 +461,8 @@ pub(super) fn written(name: &str, claim: &Claim, machine: &ReservedPorts) -> Str
 }
 
 fn implicit(claim: &Claim, pool: &Name, machine: &ReservedPorts) -> Problem {
-    let message = "it has hosts' own addresses, and no AddressPool with `hosts: true` is seen that allows it; the Service \
-                   keeps them";
+    let message = "the Service has hosts' own addresses, and Seaway sees no AddressPool with `hosts: true` \
+                   that allows this; the Service keeps the addresses";
     Problem::new(claim.owner.object(), Reason::PoolMissing, message).fix(format!(
         "To allow this for all Services, apply this AddressPool, with controlPlanes: true if addresses of control planes are \
          to stay: {}",

@@ -261,11 +261,12 @@ impl Stays {
         match self {
             Stays::Unseen(pool) if **pool == *UNKNOWN => {
                 let message = format!(
-                    "no pool is seen that has {ip}; the Service keeps this address, which it was published with"
+                    "Seaway sees no pool that has {ip}; the Service keeps this address, with which it was \
+                     published"
                 );
                 Problem::new(object, Reason::PoolMissing, message).fix(
-                    "Create the pool again that has it. To give the address back, delete the Service, or have it ask for a pool \
-                     that is there: seaway.dev/address-pool.",
+                    "Create the pool again that has this address. To release the address, delete the \
+                     Service, or name a pool that exists: seaway.dev/address-pool.",
                 )
             }
             Stays::Unseen(pool) => {
@@ -274,8 +275,8 @@ impl Stays {
                      keeps its address {ip}"
                 );
                 Problem::new(object, Reason::PoolMissing, message).fix(format!(
-                    "Create the pool {pool} again, or another one that has {ip}. To give the address back, delete the \
-                     Service, or have it ask for a pool that is there: seaway.dev/address-pool."
+                    "Create the pool {pool} again, or another one that has {ip}. To release the address, \
+                     delete the Service, or name a pool that exists: seaway.dev/address-pool."
                 ))
             }
             Stays::Until(pool, end) => {

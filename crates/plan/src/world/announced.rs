@@ -33,7 +33,7 @@ pub(super) fn by_hosts() -> Announced {
 impl World {
     pub(super) fn announced(&self, state: &OwnerState, addresses: &[IpAddr], is_in_cloud: bool) -> Announced {
         if addresses.is_empty() {
-            return Announced::new(AnnouncedReason::NoAddress, "it has no address");
+            return Announced::new(AnnouncedReason::NoAddress, "the Service has no address");
         }
         if is_in_cloud {
             let message = "the load balancer of the cloud has the addresses";
@@ -122,9 +122,9 @@ impl World {
             }
         }
         match worst {
-            None => (AnnouncedReason::NoAddress, "no Service has an address of it yet".to_owned()),
+            None => (AnnouncedReason::NoAddress, "no Service has an address of this pool yet".to_owned()),
             Some((reason, _)) if reason.status().is_true() => {
-                (reason, format!("hosts announce {count} addresses of it"))
+                (reason, format!("hosts announce {count} addresses of this pool"))
             }
             Some(worst) => worst,
         }
@@ -216,7 +216,7 @@ fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
             "{ips}: of MetalLB's IPAddressPool {pool}; Seaway does not know whether MetalLB's speaker announces it"
         ),
         AnnouncedReason::PoolMissing => {
-            format!("{ips}: pool {pool} cannot be seen, so it is not known whether a router has a route")
+            format!("{ips}: Seaway does not see pool {pool}, so whether a router has a route is unknown")
         }
         AnnouncedReason::NotAnnounced => format!(
             "{ips}: on the loopback interface of hosts only, and nothing announces it. If it is in the network of the hosts, set \
@@ -226,7 +226,7 @@ fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
              Addresses of a pool with hosts: true need neither"
         ),
         AnnouncedReason::Disabled => {
-            format!("{ips}: AddressPool {pool} says that it is not to be announced (announce: none)")
+            format!("{ips}: AddressPool {pool} says that its addresses are not to be announced (announce: none)")
         }
         AnnouncedReason::Cloud
         | AnnouncedReason::NoAddress

@@ -164,10 +164,10 @@ impl World {
         let announces = |host: &HostReport| prefixes.iter().any(|it| host.bgp.routes.contains_key(it));
         if self.index.hosts().any(|host| announces(host)) {
             // Not which hosts, nor to whom: of each that comes or goes, the statuses of all Services would be written again.
-            return (AnnouncedReason::Bgp, format!("{ip}: hosts that serve it announce it by BGP"));
+            return (AnnouncedReason::Bgp, format!("{ip}: the hosts that serve this address announce it by BGP"));
         }
         if self.announcing.peers().next().is_none() {
-            let message = format!("{ip}: it is to be announced by BGP, and there is no BGPPeer");
+            let message = format!("{ip} is to be announced by BGP, and there is no BGPPeer");
             return (AnnouncedReason::BgpFailed, message);
         }
         let peers = || {
@@ -184,7 +184,7 @@ impl World {
             ),
             None => (
                 AnnouncedReason::BgpPending,
-                format!("{ip}: no host has said yet that it announces it by BGP"),
+                format!("{ip}: no host has reported yet that it announces this address by BGP"),
             ),
         }
     }
@@ -266,7 +266,7 @@ pub(super) fn is_in_network(own: &HostReport, ip: IpAddr) -> bool {
 
 fn why(it: &PeerReport) -> &str {
     match (it.what, it.detail.as_str()) {
-        (PeerProgress::NoPassword, "") => "its password cannot be read",
+        (PeerProgress::NoPassword, "") => "the password of the session cannot be read",
         (PeerProgress::NotPermitted, "") => "the host lacks a capability",
         (_, "") => "the host reports no reason; look at its log",
         (_, detail) => detail,

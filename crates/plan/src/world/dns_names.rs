@@ -378,7 +378,7 @@ impl World {
                     "Write dns.zones into seaway.yaml (docs/dns-names.md), or remove the annotation.",
                 ),
                 Unpublished::OtherZone => (
-                    "it is in none of the zones of dns.zones".to_owned(),
+                    "no zone of dns.zones contains this name".to_owned(),
                     "Add its zone to dns.zones in seaway.yaml, or correct the name.",
                 ),
                 Unpublished::OtherNamespace(zone) => (
@@ -387,10 +387,10 @@ impl World {
                 ),
                 Unpublished::Taken(first) => {
                     let is_older = self.eligible(name).next() == Some(&first);
-                    let why = if is_older { "is older" } else { "had it first" };
+                    let why = if is_older { "is older" } else { "had the name first" };
                     let first = first.named_for(owner, self.config.pools.cluster);
                     (
-                        format!("{first} asks for it, too, and {why}"),
+                        format!("{first} also asks for this name, and {why}"),
                         "Choose another name for one of the two.",
                     )
                 }

@@ -183,13 +183,13 @@ impl World {
             let (interface, since) = (&state.interface, utc(state.since));
             return (
                 AnnouncedReason::Layer2,
-                format!("{ip}: host {host} announces it on {interface} since {since}"),
+                format!("{ip}: host {host} announces this address on {interface} since {since}"),
             );
         }
         // Without a cluster, the other host says so to this one alone.
         let by_another = said().find(|(_, it)| it.what == Layer2Progress::Standby && !it.detail.is_empty());
         if let Some((host, state)) = by_another {
-            let message = format!("{ip}: host {} announces it, says host {host}", state.detail);
+            let message = format!("{ip}: host {} announces this address, reports host {host}", state.detail);
             return (AnnouncedReason::Layer2, message);
         }
         // A host that asks the network first may announce it in a moment, whatever others lack.
@@ -205,7 +205,7 @@ impl World {
             }
             None => (
                 AnnouncedReason::Layer2Pending,
-                format!("{ip}: no host has said yet that it announces it (announce: l2)"),
+                format!("{ip}: no host has reported yet that it announces this address (announce: l2)"),
             ),
         }
     }
@@ -275,22 +275,22 @@ fn is_conflict(what: Layer2Progress) -> bool {
 fn why(state: &Layer2State) -> String {
     let why = match state.what {
         Layer2Progress::Contested => {
-            return format!("announces it, and another machine answers for it, too ({})", state.detail);
+            return format!("announces this address, and another machine answers for it, too ({})", state.detail);
         }
-        Layer2Progress::Conflict => format!("another machine answers for it ({})", state.detail),
-        Layer2Progress::NoInterface => "none of its interfaces has an address of that network".to_owned(),
-        Layer2Progress::NoKey => "it has no key to agree with other hosts (layer2.keyFile)".to_owned(),
+        Layer2Progress::Conflict => format!("another machine answers for this address ({})", state.detail),
+        Layer2Progress::NoInterface => "no interface of the host has an address of that network".to_owned(),
+        Layer2Progress::NoKey => "the host has no key to agree with other hosts (layer2.keyFile)".to_owned(),
         Layer2Progress::NotPermitted => {
-            "it lacks the Linux capability NET_RAW, or another process has its UDP port for heartbeats"
+            "the host lacks the Linux capability NET_RAW, or another process uses the UDP port of heartbeats"
                 .to_owned()
         }
-        Layer2Progress::Isolated => "it hears no other host and reaches no gateway".to_owned(),
+        Layer2Progress::Isolated => "the host hears no other host and reaches no gateway".to_owned(),
         Layer2Progress::Announcing | Layer2Progress::Standby | Layer2Progress::Probing => {
             state.what.as_str().to_owned()
         }
         Layer2Progress::Failed => state.detail.to_string(),
     };
-    format!("does not announce it: {why}")
+    format!("does not announce this address: {why}")
 }
 
 /// `2026-11-27T17:05:03Z`.

@@ -165,23 +165,25 @@ impl World {
             let (place, why, fix) = match why {
                 Unprovable::NoServer => (
                     "frontDoor.acme",
-                    "it would need a record in DNS (DNS-01)",
+                    "that needs a record in DNS (DNS-01), and no name server is configured",
                     "Set frontDoor.acme.dns (docs/acme.md), or list the host names one by one at the Service, or name a \
                      certificate: frontDoor.certificates.",
                 ),
                 Unprovable::OtherZone => (
                     "frontDoor.acme.dns.zones",
-                    "it needs a record in DNS (DNS-01), and is in none of these zones",
+                    "this needs a record in DNS (DNS-01), and none of these zones contains the name",
                     "Add its zone, or name a certificate: frontDoor.certificates.",
                 ),
                 Unprovable::Unreached(ChallengeType::TlsAlpn01) => (
                     "frontDoor.entrances",
-                    "the authority would ask port 443 at the addresses of its entrance, where the front door does not listen",
+                    "the authority would connect to port 443 of the addresses of this entrance, where the \
+                     front door does not listen",
                     UNREACHED,
                 ),
                 Unprovable::Unreached(_) => (
                     "frontDoor.entrances",
-                    "the authority would ask port 80 at the addresses of its entrance, where the front door does not listen",
+                    "the authority would connect to port 80 of the addresses of this entrance, where the \
+                     front door does not listen",
                     UNREACHED,
                 ),
             };

@@ -110,7 +110,7 @@ impl World {
         }
         let problems: BTreeSet<Problem> =
             self.held_by_limit().filter(|(whose, _)| *whose == owner).map(|(_, it)| it.clone()).collect();
-        let waits = "its load balancer is deleted as soon as the deletion limit allows that";
+        let waits = "the load balancer is deleted as soon as the deletion limit allows that";
         (!problems.is_empty()).then(|| Status {
             owner: owner.clone(),
             addresses: Vec::new(),
@@ -404,7 +404,7 @@ impl World {
                 ),
                 _ => return None,
             };
-            let message = format!("orphan: {what}: it is left as it is");
+            let message = format!("orphan: {what}: Seaway leaves it as it is");
             Some(Problem::new(object, Reason::Orphan, message).fix(
                 "Check whether it is used. To delete it: seaway openstack gc --delete. \
                  To delete all of them: cloud: {orphans: delete} in seaway.yaml.",

@@ -169,9 +169,11 @@ impl World {
         let is_told = |owner: &Owner| self.is_in_cloud(owner);
         let owners = self.released.keys().filter(|it| self.lives(it) && !is_told(it));
         let problem = |owner: &Owner| {
-            let message = "Seaway's load balancer in the cloud is left as it is: no setting wants it, and its Service is there";
+            let message = "Seaway leaves this load balancer in the cloud as it is: its Service exists, and \
+                           no setting chooses the cloud for it";
             Problem::new(owner.object(), Reason::Released, message).fix(
-                "To have it served again, set defaultDriver: octavia. If another controller serves it, nothing is to be done.",
+                "To have Seaway serve the Service again, set defaultDriver: octavia. If another controller \
+                 serves it, no action is needed.",
             )
         };
         owners.map(problem).collect()

@@ -161,12 +161,12 @@ impl World {
             |(name, host, count)| {
                 let object = ObjectRef::new(Kind::LoadBalancerHost, "", name.clone());
                 let (what, until) = match host.report {
-                    Some(_) => ("it stopped reporting and may still answer clients", "reports again"),
-                    None => ("it started, has not reported yet and may answer clients", "reports"),
+                    Some(_) => ("the host stopped reporting and may still answer clients", "reports again"),
+                    None => ("the host started, has not reported yet and may answer clients", "reports"),
                 };
                 let what = format!(
-                    "{what}: {count} addresses that were released are given to no other Service until it {until}, its \
-                     Node is deleted or the quarantine ends"
+                    "{what}: {count} released addresses are given to no other Service until the host \
+                     {until}, its Node is deleted or the quarantine ends"
                 );
                 let fix = format!("If that machine is off for good: kubectl seaway host forget {name}");
                 Problem::new(object, Reason::Unreachable, what).fix(fix)

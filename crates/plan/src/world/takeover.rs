@@ -32,10 +32,11 @@ impl World {
             && cloud_of(service, &self.config).is_none()
             && (self.holders.contains_key(&whose(service)) || self.had_hosts_addresses(key));
         let mut demand = kept.then(|| Demand::of_native(service, &self.config))?;
-        let message = "it has an address of Seaway, and defaultDriver does not say native any more; it is served as before";
+        let message = "the Service has an address of Seaway, and defaultDriver is not native any more; the \
+                       Service is served as before";
         demand.problems.push(Problem::new(demand.owner.object(), Reason::Released, message).fix(
-            "To keep it so: defaultDriver: native in seaway.yaml of controller and nodes. To end it, delete the \
-             Service, or change its type and change it back.",
+            "To keep it so, set defaultDriver: native in seaway.yaml of controller and nodes. Otherwise \
+             delete the Service, or change its type to ClusterIP and back.",
         ));
         Some(demand)
     }

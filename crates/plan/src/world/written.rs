@@ -325,7 +325,8 @@ impl World {
         self.unknown.values().map(|it| {
             let object = ObjectRef::new(Kind::Address, "", it.ip.to_string());
             let what = format!(
-                "its planVersion is {}, and this host knows {PLAN_VERSION}; its previous content stays in use here",
+                "spec.planVersion is {}, and this host understands up to {PLAN_VERSION}; the previous \
+                 content of the Address stays in use on this host",
                 it.plan_version
             );
             Problem::new(object, Reason::NewerPlan, what)

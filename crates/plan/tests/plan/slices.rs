@@ -214,7 +214,7 @@ fn a_backend_that_is_named_twice_is_told_and_one_that_two_slices_have_is_not() {
     assert_eq!(
         said(Kind::Service),
         [
-            "metadata.annotations[seaway.dev/backends]: 10.0.0.1:8080 is there twice: it counts once, with weight 3"
+            "metadata.annotations[seaway.dev/backends]: 10.0.0.1:8080 is written twice: it counts once, with weight 3"
         ]
     );
     // Controllers move an endpoint from one slice to another.

@@ -34,7 +34,7 @@ fn an_annotation_opens_nothing_that_the_service_closes_and_a_typo_opens_nothing_
         (&["10.0.0.0/8"], &[(OURS, "0.0.0.0/0")], &["10.0.0.0/8"], "this annotation is ignored"),
         (&["10.0.0.0/8"], &[(OURS, "10.0.0/8")], &["10.0.0.0/8"], "this annotation is ignored"),
         (&[], &[(OURS, "10.0.0/8")], nobody, "no client may connect until this is corrected"),
-        (&[], &[(OURS, "")], nobody, "it names no network; no client may connect"),
+        (&[], &[(OURS, "")], nobody, "no network is named; no client may connect"),
     ];
     for (spec, annotations, expected, told) in cases {
         let (sources, problems) = may_connect(spec, annotations);

@@ -33,18 +33,14 @@ impl Source {
         words(&self.text)
     }
 
-    /// The same, down to the tests, which stand at the bottom.
+    /// The same without the items that are only compiled for tests.
     pub(crate) fn words_outside_tests(&self) -> Vec<(usize, String)> {
-        words(self.outside_tests())
+        words_of(self.tokens_outside_tests())
     }
 
-    /// All but comments, down to the tests, each with its line.
+    /// All but comments and the items that are only compiled for tests, each with its line.
     pub(crate) fn tokens_outside_tests(&self) -> Vec<(usize, Token)> {
-        tokens(self.outside_tests())
-    }
-
-    fn outside_tests(&self) -> &str {
-        self.text.split("#[cfg(test)]").next().unwrap_or_default()
+        outside_tests(tokens(&self.text))
     }
 }
 
@@ -58,11 +54,45 @@ pub(crate) enum Token {
 }
 
 fn words(text: &str) -> Vec<(usize, String)> {
+    words_of(tokens(text))
+}
+
+fn words_of(tokens: Vec<(usize, Token)>) -> Vec<(usize, String)> {
     let word = |(line, token)| match token {
         Token::Word(word) => Some((line, word)),
         _ => None,
     };
-    tokens(text).into_iter().filter_map(word).collect()
+    tokens.into_iter().filter_map(word).collect()
+}
+
+/// A file may go on after such an item: a `use`, a field, a function or a module.
+fn outside_tests(tokens: Vec<(usize, Token)>) -> Vec<(usize, Token)> {
+    let mut left = Vec::new();
+    let mut rest = tokens.into_iter();
+    while let Some(token) = rest.next() {
+        left.push(token);
+        let is_marked = left.iter().rev().zip(["]", ")", "test", "(", "cfg", "[", "#"]).filter(|((_, it), sign)| {
+            match it {
+                Token::Word(word) => word == sign,
+                Token::Sign(it) => sign.chars().eq([*it]),
+                Token::Text(_) => false,
+            }
+        });
+        if is_marked.count() == 7 {
+            left.truncate(left.len() - 7);
+            let mut depth = 0_usize;
+            // Further attributes of the item end with a bracket, and the item itself does not.
+            rest.by_ref().find(|(_, it)| {
+                match it {
+                    Token::Sign('(' | '[' | '{') => depth += 1,
+                    Token::Sign(')' | ']' | '}') => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                depth == 0 && matches!(it, Token::Sign(';' | ',' | '}'))
+            });
+        }
+    }
+    left
 }
 
 fn tokens(text: &str) -> Vec<(usize, Token)> {
@@ -167,4 +197,12 @@ fn words_are_names_outside_of_comments_and_texts() {
     ];
     let found = words(text);
     assert_eq!(found.iter().map(|(line, word)| (*line, &**word)).collect::<Vec<_>>(), told);
+}
+
+#[test]
+fn what_follows_an_item_for_tests_is_seen() {
+    let text = "#[cfg(test)]\nuse a::b;\nfn f() { #[cfg(test)] { g(1); } h() }\n#[cfg(test)]\n#[allow(x)]\nmod c { fn d() {} }\nstruct E { #[cfg(test)] i: u8, j: u8 }\n#[cfg(test)]\nmod tests;";
+    let source = Source { path: String::new(), text: text.to_owned() };
+    let found: Vec<String> = source.words_outside_tests().into_iter().map(|(_, word)| word).collect();
+    assert_eq!(found, ["fn", "f", "h", "struct", "E", "j", "u8"]);
 }

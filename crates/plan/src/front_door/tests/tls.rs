@@ -409,7 +409,7 @@ fn tls_of_some_hosts_goes_on_untouched_beside_that_of_others() {
 #[test]
 fn who_cannot_be_passed_on_is_told_why() {
     for (ports, more, expected) in [
-        (&[443][..], vec![], "it is not known for which names TLS is passed through to it"),
+        (&[443][..], vec![], "no host name says which TLS connections are passed through to this Service"),
         (
             &[443],
             vec![("seaway.dev/host", "a.example"), ("seaway.dev/source-ranges", "10.0.0.0/8")],

@@ -70,11 +70,11 @@ impl NotAdopted {
             NotAdopted::Unlisted => {
                 "what is in the cloud, and whether another controller runs, is not known yet"
             }
-            NotAdopted::NotChosen => "adopt.only does not choose it",
+            NotAdopted::NotChosen => "adopt.only does not choose this Service",
             NotAdopted::OtherController => "another controller serves load balancers in this cluster",
             NotAdopted::Observed => "adopt.mode is observe",
-            NotAdopted::NotAsked => "it has no annotation seaway.dev/adopt: \"true\"",
-            NotAdopted::Next => "it waits for its turn (perMinute, stopAfter)",
+            NotAdopted::NotAsked => "the Service has no annotation seaway.dev/adopt: \"true\"",
+            NotAdopted::Next => "the Service waits for its turn (adopt.perMinute, adopt.stopAfter)",
         }
     }
 
@@ -171,8 +171,9 @@ impl World {
         let which =
             latest.map(|(key, _)| format!(", {}/{} last", key.namespace, key.name)).unwrap_or_default();
         let message = format!(
-            "another controller serves load balancers in this cluster: {by}{which}. Until that one \
-             stops, Seaway neither adopts nor creates load balancers; it serves those that it has"
+            "another controller serves load balancers in this cluster: {by}{which}. Until that controller \
+             stops, Seaway neither adopts nor creates load balancers; it continues to serve those that it \
+             has"
         );
         let until = match by.sign {
             Sign::Wrote => "10 minutes after its last write Seaway continues by itself",

@@ -207,7 +207,7 @@ fn of_two_services_the_older_one_has_the_name_and_the_other_is_told() {
     assert_eq!(told(&world, &first), [""; 0]);
     let says = told(&world, &second);
     assert!(
-        says.len() == 1 && says[0].contains("Service default/shop asks for it, too, and is older"),
+        says.len() == 1 && says[0].contains("Service default/shop also asks for this name, and is older"),
         "{says:?}"
     );
     assert!(marks(&world.apply(Change::Gone(FactRef::Object(owner(&first).object())))));
@@ -233,7 +233,7 @@ fn an_older_service_that_begins_to_ask_for_a_name_does_not_get_it() {
     assert_eq!((it.service(), it.rivals.clone()), ("default/shop".into(), ["evil/shop".into()].into()));
     assert_eq!(told(&world, &shop), [""; 0]);
     assert!(
-        told(&world, &evil)[0].ends_with("asks for it, too, and had it first"),
+        told(&world, &evil)[0].ends_with("also asks for this name, and had the name first"),
         "{:?}",
         told(&world, &evil)
     );
@@ -336,7 +336,7 @@ fn names_are_published_in_zones_that_are_named_for_namespaces_that_may() {
             &ours,
             "Services of this namespace may have no names in the zone shop.example",
         ),
-        (config(true, "other.example", &[]), &ours, "it is in none of the zones of dns.zones"),
+        (config(true, "other.example", &[]), &ours, "no zone of dns.zones contains this name"),
         (Config { dns: None, ..config(true, "a.example", &[]) }, &ours, "no zone is configured"),
         // It may be external-dns's to publish them.
         (config(true, "other.example", &[]), &theirs, ""),

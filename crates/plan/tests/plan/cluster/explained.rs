@@ -68,13 +68,13 @@ fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() 
     let other = Service { class: Some("other/lb".into()), ..shop() };
     let plain = Service { kind: ServiceKind::ClusterIp, ..classless() };
     for (case, told, part) in [
-        ("leaving", told(&leaving, None, true, false), "it is being deleted, and stays until"),
+        ("leaving", told(&leaving, None, true, false), "the Service is being deleted, and stays until"),
         ("of nobody", told(&classless(), None, false, false), "it has no spec.loadBalancerClass"),
         ("on a host", told(&classless(), Some(HOST), true, false), "a cloud serves it"),
         (
             "another's",
             told(&other, None, true, true),
-            "its loadBalancerClass belongs to another controller; Seaway serves seaway.dev/native, ",
+            "the loadBalancerClass of the Service belongs to another controller; Seaway serves seaway.dev/native, ",
         ),
         ("no load balancer", told(&plain, None, true, true), "it is no LoadBalancer"),
     ] {

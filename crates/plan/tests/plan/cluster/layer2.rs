@@ -235,7 +235,7 @@ fn it_is_announced_once_a_host_says_so() {
         (
             ConditionStatus::Unknown,
             AnnouncedReason::Layer2Pending,
-            format!("{at}: no host has said yet that it announces it (announce: l2)")
+            format!("{at}: no host has reported yet that it announces this address (announce: l2)")
         )
     );
     let dirt = world.apply(says("a", at, Layer2Progress::Announcing));
@@ -264,7 +264,7 @@ fn a_host_that_stands_by_knows_who_announces() {
     tell(&mut world, by("b"));
     let announced = |world: &World| status(world, &shop()).announced.expect("is told");
     assert_eq!(announced(&world).reason, AnnouncedReason::Layer2);
-    assert_eq!(announced(&world).message, format!("{at}: host b announces it, says host a"));
+    assert_eq!(announced(&world).message, format!("{at}: host b announces this address, reports host a"));
     tell(&mut world, by(""));
     assert_eq!(announced(&world).reason, AnnouncedReason::Layer2Pending);
 }

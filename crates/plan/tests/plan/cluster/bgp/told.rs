@@ -103,7 +103,7 @@ fn it_is_announced_once_a_host_says_so() {
     assert!(!is_told(&world.apply(heard(with_routes(applied("a", 9), at, "tor")))));
     assert!(!is_told(&world.apply(heard(applied("b", 9)))));
     assert!(!is_told(&world.apply(heard(with_routes(applied("b", 9), at, "tor")))));
-    let message = format!("{at}: hosts that serve it announce it by BGP");
+    let message = format!("{at}: the hosts that serve this address announce it by BGP");
     assert_eq!(told(&world), (ConditionStatus::True, AnnouncedReason::Bgp, message));
     assert_eq!(
         world.pool_announced(&ObjectRef::new(Kind::AddressPool, "", "public")).expect("is there").reason,
