@@ -108,7 +108,7 @@ impl Directory {
         match Url::parse(url) {
             Ok(it) if it.scheme() == "https" => Ok(()),
             _ => {
-                Err(AcmeError::Unexpected { url: clean(url), why: "it names a URL that is not https".into() })
+                Err(AcmeError::Unexpected { url: clean(url), why: "the directory names a URL that is not https".into() })
             }
         }
     }
@@ -146,7 +146,7 @@ impl Directory {
         let response = self.http.head(url).send().await.map_err(|error| unreachable_at(url, &error))?;
         self.keep_nonce(&response);
         let made = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).take();
-        made.ok_or_else(|| AcmeError::Unexpected { url: url.clone(), why: "it gives no Replay-Nonce".into() })
+        made.ok_or_else(|| AcmeError::Unexpected { url: url.clone(), why: "the reply has no Replay-Nonce".into() })
     }
 
     fn keep_nonce(&self, response: &Response) {
@@ -158,7 +158,7 @@ impl Directory {
 
 fn client(url: &str, authorities: Option<&Path>) -> Result<Client, AcmeError> {
     let unexpected = |why: String| AcmeError::Unexpected { url: url.into(), why };
-    let parsed = Url::parse(url).map_err(|error| unexpected(format!("it is no URL: {error}")))?;
+    let parsed = Url::parse(url).map_err(|error| unexpected(format!("a URL in the reply is invalid: {error}")))?;
     if parsed.scheme() != "https" {
         return Err(unexpected("a directory is reached by https alone".into()));
     }
@@ -208,7 +208,7 @@ async fn read(answered: reqwest::Result<Response>, url: &str) -> Result<Reply, A
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| unreachable_at(url, &error))? {
         if body.len().saturating_add(chunk.len()) > LARGEST {
-            let why = format!("its answer has more than {LARGEST} bytes");
+            let why = format!("the answer has more than {LARGEST} bytes");
             return Err(AcmeError::Unexpected { url: url.into(), why });
         }
         body.extend_from_slice(&chunk);

@@ -211,7 +211,7 @@ impl StatusDriver {
             }
             // A controller without a cloud may not, and its status says all that is needed.
             Err(ApiError::Forbidden(why)) => {
-                debug!(%object, why, "it is not annotated");
+                debug!(%object, why, "Service is not annotated: no permission");
                 Ok(())
             }
             Err(answer @ ApiError::Invalid(_)) => {
@@ -381,7 +381,7 @@ impl Driver for StatusDriver {
             );
         }
         if let Some(trouble) = &observed.trouble {
-            let message = format!("its status cannot be written: {}", trouble.why());
+            let message = format!("the status of the Service cannot be written: {}", trouble.why());
             complain(Reason::StateUnwritable, message, format!("As an administrator: {INSTALL}"));
         }
         let again = observed.trouble.is_some().then_some(TRY_AGAIN);

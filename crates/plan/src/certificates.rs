@@ -440,16 +440,16 @@ impl Known {
             // It is renewed in time; who renews it says why that fails.
             Age::Soon if object.kind == Kind::Certificate => return problems,
             Age::Over => (
-                format!("its certificate expired on {}", calendar::day(seen.until)),
-                "Renew it. It is still served, but clients refuse it.",
+                format!("the certificate expired on {}", calendar::day(seen.until)),
+                "Renew the certificate. Seaway still serves it, but clients refuse it.",
             ),
             Age::Soon => (
-                format!("its certificate expires on {}", calendar::day(seen.until)),
-                "Renew it, or check why automatic renewal failed.",
+                format!("the certificate expires on {}", calendar::day(seen.until)),
+                "Renew the certificate, or check why automatic renewal failed.",
             ),
             Age::Early => (
-                format!("its certificate is not in force before {}", calendar::day(seen.from)),
-                "Wait, use another, or set this machine's clock.",
+                format!("the certificate is not valid before {}", calendar::day(seen.from)),
+                "Wait, use another certificate, or set this machine's clock.",
             ),
         };
         problems.push(at(Problem::new(object.clone(), Reason::CertificateExpiry, what), "tls.crt").fix(fix));
@@ -469,12 +469,12 @@ pub(crate) fn covers(name: &HostPattern, host: &HostPattern) -> bool {
 }
 
 fn vanished(object: &ObjectRef) -> Problem {
-    let message =
-        "it was deleted, or cannot be seen any more, and is still named: what it held last stays in use";
     let what = if object.kind == Kind::File { "file" } else { "Secret" };
+    let message =
+        format!("this {what} was deleted or cannot be read any more; what Seaway last read of it stays in use");
     let problem = Problem::new(object.clone(), Reason::NoSuchSecret, message);
     problem.fix(format!(
-        "Create the {what} again, or name another one. It stays in use until no object names it."
+        "Create the {what} again, or name another one where it is named. The last content stays in use until no object names it."
     ))
 }
 

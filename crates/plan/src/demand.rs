@@ -127,7 +127,7 @@ impl Demand {
                 Reason::NoSuchPort,
                 format!("Service {}/{} has no such {} port", key.namespace, key.name, exposed.l4),
             )
-            .fix(format!("It has: {}.", has.join(", ")))
+            .fix(format!("The Service has: {}.", has.join(", ")))
         })?;
         let listen = exposed.listen.unwrap_or(port.port);
         let ports = vec![DemandPort { listen, port, field: exposed.key.to_string() }];
@@ -282,7 +282,7 @@ impl Demand {
                 unknown.join(", ")
             );
             let problem = Problem::new(self.owner.object(), Reason::BadAnnotation, message);
-            problem.at(self.wishes.field_of(option)).fix(format!("It has: {}.", has.join(", ")))
+            problem.at(self.wishes.field_of(option)).fix(format!("The Service has: {}.", has.join(", ")))
         };
         named.map(problem).collect()
     }

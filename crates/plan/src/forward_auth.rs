@@ -63,7 +63,7 @@ pub(crate) fn problem(service: &Service, wishes: &Wishes, given: Given<'_>) -> O
                     "Service {}/{} has no TCP port {}: all requests get 503",
                     key.namespace, key.name, asked.port
                 ),
-                format!("It has: {}.", has.join(", ")),
+                format!("The Service has: {}.", has.join(", ")),
             )
         }
         Some(_) => return None,

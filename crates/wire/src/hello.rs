@@ -71,7 +71,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         if let [_, a, b, c, ..] = message[..] {
             let whole = (u32::from_be_bytes([0, a, b, c]) as usize).saturating_add(4);
             if whole > LARGEST {
-                return Err("its TLS ClientHello is too large");
+                return Err("the TLS ClientHello is too large");
             }
             if message.len() > whole {
                 return Err("further bytes follow the TLS ClientHello");

@@ -184,7 +184,7 @@ fn as_v6(at: SocketAddr) -> SocketAddrV6 {
 /// Why bytes are no PROXY header; the connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Invalid {
-    #[error("it begins with neither `PROXY ` nor the signature of version 2")]
+    #[error("the header begins with neither `PROXY ` nor the signature of version 2")]
     NoHeader,
     #[error("a line of version 1 must end with CRLF, and contain no other CR or LF")]
     LineEnding,

@@ -433,7 +433,7 @@ impl Link {
         let last_error = complaint.or_else(|| machine.last_error.clone());
         let session = match machine.state() {
             State::Idle { .. } => {
-                SessionState::Idle { why: machine.last_error.clone().unwrap_or_else(|| "it begins".into()) }
+                SessionState::Idle { why: machine.last_error.clone().unwrap_or_else(|| "the session begins".into()) }
             }
             State::Connect { .. } => SessionState::Connect,
             State::OpenSent => SessionState::OpenSent,

@@ -265,7 +265,7 @@ fn plan_check_and_explain_tell_who_is_there_and_who_came_too_late() {
     }
     folder.write("own.yaml", &Service::tcp("own", 8080).to(at).text());
     let outside = asked(&["explain", "own", "--manifests", path(&manifests)]);
-    assert!(outside.contains("not at the front door: it has an address of its own"), "{outside}");
+    assert!(outside.contains("not at the front door: the Service has an address of its own"), "{outside}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ async fn get(at: SocketAddr, host: &Name, token: &Name) -> std::io::Result<Vec<u
 fn right(reply: &[u8], body: &Name) -> Result<(), String> {
     let text = String::from_utf8_lossy(reply);
     let (head, got) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split_whitespace().nth(1).unwrap_or("nothing");
+    let status = head.split_whitespace().nth(1).unwrap_or("none");
     match (status, got == body.as_str()) {
         ("200", true) => Ok(()),
         ("200", false) => Err("the answer has another text".into()),
@@ -88,8 +88,8 @@ mod tests {
         for (reply, said) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\ntoken.print", Ok(())),
             ("HTTP/1.1 200 OK\r\n\r\nelse", Err("the answer has another text".to_owned())),
-            ("HTTP/1.1 404 Not Found\r\n\r\ntoken.print", Err("it answers 404".to_owned())),
-            ("", Err("it answers nothing".to_owned())),
+            ("HTTP/1.1 404 Not Found\r\n\r\ntoken.print", Err("the answer has status 404".to_owned())),
+            ("", Err("the answer has status none".to_owned())),
         ] {
             assert_eq!(right(reply.as_bytes(), &body), said, "{reply}");
         }

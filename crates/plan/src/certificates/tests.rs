@@ -107,13 +107,13 @@ fn a_certificate_that_ends_is_told_thirty_days_before() {
     let end = day("2027-01-01").0;
     for (now, expected, changes) in [
         (end - 31 * DAY, None, false),
-        (end - 30 * DAY, Some("its certificate expires on 2027-01-01"), true),
-        (end - 1, Some("its certificate expires on 2027-01-01"), false),
-        (end, Some("its certificate expired on 2027-01-01"), true),
-        (day("2025-12-31").0, Some("its certificate is not in force before 2026-01-01"), true),
+        (end - 30 * DAY, Some("the certificate expires on 2027-01-01"), true),
+        (end - 1, Some("the certificate expires on 2027-01-01"), false),
+        (end, Some("the certificate expired on 2027-01-01"), true),
+        (day("2025-12-31").0, Some("the certificate is not valid before 2026-01-01"), true),
         // One that was just made begins by the clock of who made it.
         (day("2026-01-01").0 - 60_000, None, true),
-        (day("2025-12-31").0, Some("its certificate is not in force before 2026-01-01"), true),
+        (day("2025-12-31").0, Some("the certificate is not valid before 2026-01-01"), true),
         (end - 31 * DAY, None, true),
     ] {
         assert_eq!(!certificates.set_time(Time(now)).is_empty(), changes, "{now}");

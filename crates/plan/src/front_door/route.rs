@@ -275,7 +275,7 @@ impl Reader<'_> {
                 &format!("{}.port", to.field).into(),
                 format!("Service {}/{} has no TCP port {}", key.namespace, key.name, to.port),
             )
-            .fix = format!("It has: {}.", has.join(", "));
+            .fix = format!("The Service has: {}.", has.join(", "));
             return None;
         }
         let given = self.given;

@@ -136,7 +136,7 @@ impl H2CheckExchange {
                 }
                 FrameEvent::Reset { reason, .. } => {
                     return Ok(Some(CheckResult::Failed(format!(
-                        "no HTTP/2: it has ended the stream: {}",
+                        "ended the HTTP/2 stream: {}",
                         reason.0
                     ))));
                 }

@@ -222,7 +222,7 @@ impl CheckRegistry {
         }
         self.leave(id);
         let Some(check) = check else {
-            return self.judge(id, Health::Unknown, now, "it is not checked any more");
+            return self.judge(id, Health::Unknown, now, "health checks of the member are off");
         };
         let owner = |it: &CheckedMember| it.pool.live().compiled.pool().owner.object().namespace;
         let namespace = self.checked_members.get(id).map(owner).unwrap_or_default();

@@ -267,13 +267,13 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<ClientHello, &'
                 Hello::Is(asked) => return Poll::Ready(Ok(asked)),
                 Hello::Refused(why) => return Poll::Ready(Err(why)),
                 Hello::More if scratch.asked.is_full() => {
-                    return Poll::Ready(Err("its TLS ClientHello is too large"));
+                    return Poll::Ready(Err("the TLS ClientHello is too large"));
                 }
                 Hello::More => {}
             }
             match ready!(scratch.asked.poll_fill(stream)) {
                 Ok(1..) => {}
-                Ok(0) => return Poll::Ready(Err("the connection ended before its TLS ClientHello")),
+                Ok(0) => return Poll::Ready(Err("the connection ended before the TLS ClientHello")),
                 Err(_) => {
                     return Poll::Ready(Err("no TLS ClientHello came in time, or the connection broke"));
                 }

@@ -148,7 +148,7 @@ async fn connect(
     stream.counts(Some(taken));
     secured(&mut stream, pool, member).await?;
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "does not speak HTTP/2"));
     }
     stream.charge_memory(&context.common);
     let task_state = Rc::new(TaskState::new(None, context.now()));
@@ -241,7 +241,7 @@ async fn ask_by(
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
     h2.wake();
-    let asked = asked.ok_or_else(|| UpstreamError::Again("it accepts no more requests".to_owned()))?;
+    let asked = asked.ok_or_else(|| UpstreamError::Again("accepts no more requests on this connection".to_owned()))?;
     let h2_stream = H2Stream::asking(
         h2.clone(),
         asked,
@@ -288,7 +288,7 @@ async fn takes(h2: &H2Connection, client: &Client, protocol: bool) -> Result<(),
             return Poll::Ready(Err(UpstreamError::Client));
         }
         if h2.is_over() || connection.is_used_up() {
-            return Poll::Ready(Err(UpstreamError::Again("it has closed the connection".to_owned())));
+            return Poll::Ready(Err(UpstreamError::Again("closed the connection".to_owned())));
         }
         // Its settings are the first thing that it says.
         let knows = !protocol || connection.has_heard();
@@ -362,7 +362,7 @@ async fn answered(
             Poll::Ready(Err(reason)) => {
                 // Refused streams were not looked at (RFC 9113, section 8.7).
                 let may_repeat = whole && (reason == Reason::REFUSED || state.method.is_idempotent());
-                let why = format!("it has ended the stream: {}", reason.0);
+                let why = format!("ended the HTTP/2 stream: {}", reason.0);
                 Poll::Ready(Err(if may_repeat {
                     UpstreamError::Again(why)
                 } else {

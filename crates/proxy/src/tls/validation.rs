@@ -89,7 +89,7 @@ pub fn shows_validation(at: SocketAddr, host: &str, certificate: &Certificate) -
         Stream::new(&mut connection, &mut socket).flush()?;
         match connection.alpn_protocol() == Some(PROTOCOL) {
             true => Ok(()),
-            false => Err(io::Error::other("it does not speak acme-tls/1")),
+            false => Err(io::Error::other("the server does not speak acme-tls/1")),
         }
     };
     shake_hands().map_err(|error| error.to_string())

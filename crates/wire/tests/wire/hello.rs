@@ -82,7 +82,7 @@ fn what_no_client_says_is_refused() {
         ("a record that is too large", vec![22, 3, 1, 0x40, 1]),
         ("a message of a server", record(&[2, 0, 0, 1, 0])),
         ("a name twice", record(&twice)),
-        ("its TLS ClientHello is too large", record(&large)),
+        ("the TLS ClientHello is too large", record(&large)),
         ("more than it says", record(&shorter)),
     ] {
         assert!(matches!(read(&bytes), Hello::Refused(_)), "{what}: {:?}", read(&bytes));
