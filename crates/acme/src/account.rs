@@ -69,18 +69,22 @@ impl Account {
             fields.insert("externalAccountBinding".into(), external.bind(&key, &url)?);
         }
         let asked = directory.post(Signer::New(&key), &url, Some(&payload)).await;
-        let reply = asked.map_err(|error| match error.is("urn:ietf:params:acme:error:externalAccountRequired") {
-            true => AcmeError::Unexpected {
-                url: url.clone(),
-                why: "the authority requires an account that it gave out before: get key identifier and \
+        let reply =
+            asked.map_err(|error| match error.is("urn:ietf:params:acme:error:externalAccountRequired") {
+                true => AcmeError::Unexpected {
+                    url: url.clone(),
+                    why: "the authority requires an account that it gave out before: get key identifier and \
                       HMAC key from the authority, and set frontDoor.acme.externalAccount"
-                    .into(),
-            },
-            false => error,
+                        .into(),
+                },
+                false => error,
+            })?;
+        let kid = reply.location.clone().ok_or_else(|| {
+            reply.unexpected(
+                "the reply has no Location header with \
+                                                                   the URL of the account",
+            )
         })?;
-        let kid =
-            reply.location.clone().ok_or_else(|| reply.unexpected("the reply has no Location header with \
-                                                                   the URL of the account"))?;
         let account = Account { directory: directory.clone(), key, kid };
         if !reply.is_new && !contact.is_empty() {
             // It may have been made with another address.
@@ -136,9 +140,12 @@ impl Account {
             Some(reply) => reply,
             None => self.post(&urls.new_order, Some(&plain)).await?,
         };
-        let url =
-            reply.location.clone().ok_or_else(|| reply.unexpected("the reply has no Location header with \
-                                                                   the URL of the order"))?;
+        let url = reply.location.clone().ok_or_else(|| {
+            reply.unexpected(
+                "the reply has no Location header with \
+                                                                   the URL of the order",
+            )
+        })?;
         Order::read(url, &reply)
     }
 }

@@ -107,9 +107,10 @@ impl Directory {
     fn check(&self, url: &str) -> Result<(), AcmeError> {
         match Url::parse(url) {
             Ok(it) if it.scheme() == "https" => Ok(()),
-            _ => {
-                Err(AcmeError::Unexpected { url: clean(url), why: "the directory names a URL that is not https".into() })
-            }
+            _ => Err(AcmeError::Unexpected {
+                url: clean(url),
+                why: "the directory names a URL that is not https".into(),
+            }),
         }
     }
 
@@ -146,7 +147,10 @@ impl Directory {
         let response = self.http.head(url).send().await.map_err(|error| unreachable_at(url, &error))?;
         self.keep_nonce(&response);
         let made = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).take();
-        made.ok_or_else(|| AcmeError::Unexpected { url: url.clone(), why: "the reply has no Replay-Nonce".into() })
+        made.ok_or_else(|| AcmeError::Unexpected {
+            url: url.clone(),
+            why: "the reply has no Replay-Nonce".into(),
+        })
     }
 
     fn keep_nonce(&self, response: &Response) {
@@ -158,7 +162,8 @@ impl Directory {
 
 fn client(url: &str, authorities: Option<&Path>) -> Result<Client, AcmeError> {
     let unexpected = |why: String| AcmeError::Unexpected { url: url.into(), why };
-    let parsed = Url::parse(url).map_err(|error| unexpected(format!("a URL in the reply is invalid: {error}")))?;
+    let parsed =
+        Url::parse(url).map_err(|error| unexpected(format!("a URL in the reply is invalid: {error}")))?;
     if parsed.scheme() != "https" {
         return Err(unexpected("a directory is reached by https alone".into()));
     }

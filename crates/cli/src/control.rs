@@ -215,8 +215,10 @@ impl Control {
             turn: tokio::sync::Mutex::default(),
         };
         let socket = ControlSocket::open(state.path(), reach)
-            .inspect_err(|error| warn!(%error, "commands such as `seaway drain` and `seaway weight` cannot \
-                                                reach this process"))
+            .inspect_err(|error| {
+                warn!(%error, "commands such as `seaway drain` and `seaway weight` cannot \
+                                                reach this process")
+            })
             .ok();
         let stopping = Arc::new(AtomicBool::new(false));
         let owns = watch::channel(true).1;

@@ -251,9 +251,12 @@ fn problem_of(it: &DnsName, obstacle: &Obstacle) -> (Owner, Problem) {
     let name = &it.name;
     let (message, fix) = match obstacle {
         Obstacle::Others(what) => (
-            format!("{name} is already in DNS, and Seaway did not write it: {what}. Seaway does not change it"),
+            format!(
+                "{name} is already in DNS, and Seaway did not write it: {what}. Seaway does not change it"
+            ),
             "Choose another name; or, if nothing needs these records, remove them. Seaway checks again each \
-             minute.".to_owned(),
+             minute."
+                .to_owned(),
         ),
         Obstacle::Marker(whose) => (
             format!("{name} is published in DNS for another owner: {whose}. Seaway does not change it"),

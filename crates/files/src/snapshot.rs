@@ -71,8 +71,10 @@ pub struct CachedState {
 pub enum CacheError {
     #[error("the file cannot be read")]
     Unreadable(#[source] io::Error),
-    #[error("the owner of the file is neither root nor the user of this process, or its mode lets others \
-             write to it")]
+    #[error(
+        "the owner of the file is neither root nor the user of this process, or its mode lets others \
+             write to it"
+    )]
     Exposed,
     #[error(
         "the file was written by another version of seaway (format {0}; this version reads format {FORM})"

@@ -371,7 +371,7 @@ impl Certificates {
             .filter(|it| it.kind == Kind::Secret && !self.not_known_yet(it))
             .filter(|it| self.held(it).is_none_or(|held| held.authorities.is_empty()));
         let field = "frontDoor.tls.clients.secret";
-        problems.extend(unvouched.map(|it| problem(it, "ca.crt, so no client is let in", field.into())));
+        problems.extend(unvouched.map(|it| problem(it, "ca.crt, so no client is served", field.into())));
         problems
     }
 
@@ -470,8 +470,9 @@ pub(crate) fn covers(name: &HostPattern, host: &HostPattern) -> bool {
 
 fn vanished(object: &ObjectRef) -> Problem {
     let what = if object.kind == Kind::File { "file" } else { "Secret" };
-    let message =
-        format!("this {what} was deleted or cannot be read any more; what Seaway last read of it stays in use");
+    let message = format!(
+        "this {what} was deleted or cannot be read any more; what Seaway last read of it stays in use"
+    );
     let problem = Problem::new(object.clone(), Reason::NoSuchSecret, message);
     problem.fix(format!(
         "Create the {what} again, or name another one where it is named. The last content stays in use until no object names it."

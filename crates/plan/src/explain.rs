@@ -165,7 +165,9 @@ fn not_served(world: &World, service: &Service) -> String {
     let ours = ours.join(", ");
     match (&service.class, is_ours(service, config)) {
         (Some(_), false) => {
-            format!("the loadBalancerClass of the Service belongs to another controller; Seaway serves {ours}")
+            format!(
+                "the loadBalancerClass of the Service belongs to another controller; Seaway serves {ours}"
+            )
         }
         (None, false) => format!(
             "the Service has no spec.loadBalancerClass, and with the defaultDriver that this command read, \

@@ -468,8 +468,10 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
                 format!("externalTrafficPolicy is Local, and all {elsewhere} endpoints are on other Nodes")
             }
             (not_ready, elsewhere) => {
-                format!("externalTrafficPolicy is Local: {not_ready} endpoints are not ready, and \
-                         {elsewhere} are on other Nodes")
+                format!(
+                    "externalTrafficPolicy is Local: {not_ready} endpoints are not ready, and \
+                         {elsewhere} are on other Nodes"
+                )
             }
         };
         problems.push(problem(Reason::NoEndpoints, why));

@@ -128,8 +128,10 @@ fn of_entrances(demand: &Demand) -> Option<Problem> {
             "the Service is to be served only at entrances of the front door: in a cloud nothing is created \
              or changed"
         }
-        None => "the Service is to be served only at entrances of the front door: no listener is opened at \
-                 its own address",
+        None => {
+            "the Service is to be served only at entrances of the front door: no listener is opened at \
+                 its own address"
+        }
     };
     let problem = Problem::new(demand.owner.object(), Reason::Unsupported, what);
     let problem = problem.at(demand.wishes.field_of(ENTRANCE));

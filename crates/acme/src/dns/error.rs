@@ -51,7 +51,9 @@ impl DnsError {
                 "{name} is an alias (CNAME) at the name server {server}, which is not supported: remove the CNAME record"
             ),
             NX_RRSET => {
-                format!("the name server {server} has no record at {name}, where Seaway expects one (NXRRSET)")
+                format!(
+                    "the name server {server} has no record at {name}, where Seaway expects one (NXRRSET)"
+                )
             }
             SERVER_FAILURE => {
                 format!(

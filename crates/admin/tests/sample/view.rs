@@ -114,7 +114,7 @@ fn shop(count: u64) -> ServiceView {
         name: "shop".into(),
         addresses: vec![ip("203.0.113.7"), ip("2001:db8:4:17::7")],
         not_announced: None,
-        announced_by: Some("203.0.113.7: host <edge-01> announces it on eth0".into()),
+        announced_by: Some("203.0.113.7: host <edge-01> announces this address on eth0".into()),
         urls: vec!["https://203.0.113.7/".into(), "https://[2001:db8:4:17::7]/".into()],
         history: None,
         listeners: vec![

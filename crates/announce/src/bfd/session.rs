@@ -32,7 +32,7 @@ pub(crate) struct Session {
     pub(crate) diagnostic: Diagnostic,
     mine: u32,
     yours: u32,
-    pub(crate) told: Option<Heard>,
+    pub(crate) told: Option<PeerPacket>,
     /// What packets say of our intervals.
     transmit: Duration,
     receive: Duration,
@@ -51,7 +51,7 @@ pub(crate) struct Session {
 
 /// What the peer said last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct PeerPacket {
     pub(crate) state: What,
     pub(crate) diagnostic: Diagnostic,
     is_demand: bool,
@@ -116,7 +116,7 @@ impl Session {
         }
         self.yours = packet.mine;
         self.heard = Some(now);
-        self.told = Some(Heard {
+        self.told = Some(PeerPacket {
             state: packet.state,
             diagnostic: packet.diagnostic,
             is_demand: packet.is_demand,

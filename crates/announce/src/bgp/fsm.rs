@@ -149,7 +149,9 @@ impl Machine {
             _ if self.hold_until.is_some_and(|it| it <= now) => {
                 let why = match self.state {
                     State::OpenSent => "the peer accepted the connection, but sent no OPEN message".into(),
-                    _ if self.hold.is_zero() => "the peer did not confirm the session with a KEEPALIVE message".into(),
+                    _ if self.hold.is_zero() => {
+                        "the peer did not confirm the session with a KEEPALIVE message".into()
+                    }
                     _ => format!(
                         "hold timer expired: nothing came from the peer for {} s",
                         self.hold.as_secs()
@@ -299,13 +301,17 @@ impl Machine {
             RemoteAs::Internal => (ours != theirs).then(|| format!("our own, {ours}, is configured")),
             RemoteAs::External => (ours == theirs).then(|| "an AS other than ours is configured".into()),
         };
-        let expected = expected.or_else(|| (theirs == 0).then(|| "this is not a valid AS number (RFC 7607)".into()));
+        let expected =
+            expected.or_else(|| (theirs == 0).then(|| "this is not a valid AS number (RFC 7607)".into()));
         let is_own = open.id == self.id && ours == theirs;
         let wrong = if let Some(expected) = expected {
             Some((Notification::BAD_AS, format!("AS mismatch: the peer is AS {theirs}, and {expected}")))
         } else if open.id.is_unspecified() || is_own {
-            let why = format!("the peer's router ID, {}, is 0.0.0.0 or the same as that of this host: give \
-                               each router its own", open.id);
+            let why = format!(
+                "the peer's router ID, {}, is 0.0.0.0 or the same as that of this host: give \
+                               each router its own",
+                open.id
+            );
             Some((Notification::BAD_IDENTIFIER, why))
         } else if matches!(open.hold, 1 | 2) {
             let why = format!("the peer asks for a hold time of {} s; the least is 3 s", open.hold);

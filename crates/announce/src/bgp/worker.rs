@@ -146,7 +146,12 @@ impl Worker {
             self.links.insert(name, link);
         }
         for (name, mut link) in before {
-            link.end(time, Notification::REMOVED, "the peer was removed from the configuration", &mut self.buffer);
+            link.end(
+                time,
+                Notification::REMOVED,
+                "the peer was removed from the configuration",
+                &mut self.buffer,
+            );
             locked(&self.shared.told).remove(&name);
         }
         let interfaces = self.links.values().filter_map(|it| match &it.wanted.to {

@@ -137,7 +137,7 @@ fn unknown_capabilities_attributes_and_families_are_passed_over_and_a_refresh_is
     drop(script);
     // Refused without a word, and with one that is not for machines.
     drop(listener.accept());
-    ours.until_it_says("script", "the peer closed the connection without a word");
+    ours.until_it_says("script", "the peer closed the connection before it sent a message");
     let mut script = listener.accept();
     script.send(&open(&USUAL));
     script.send(&message(3, b"\x06\x02\x0bmaintenance"));

@@ -123,7 +123,7 @@ fn the_next_process_takes_the_session_and_bfd_over() {
     until("BIRD has it", || routes().contains(OURS));
     // The next one is there before this one ends.
     let ours = cable.start_with(Settings { restarting: true, ..quick() }, vec![wanted]);
-    ours.until_it_says("tor", "of this host has a session with 10.79.0.1 already");
+    ours.until_it_says("tor", "of this host already has a session with 10.79.0.1");
     let since = || {
         bfd()
             .lines()

@@ -98,6 +98,15 @@ fn cover(block: &[Directive], context: &mut Context) {
     }
 }
 
+/// Keeps servers by the name that `proxy_pass` uses.
+fn keep_upstream(it: &Directive, servers: &[Directive], context: &mut Context) {
+    context.report.translated(&it.place);
+    context.upstreams.insert(it.arg(0).to_owned(), it.clone());
+    for server in servers {
+        context.report.translated(&server.place);
+    }
+}
+
 /// Judges what no other part of the importer reads.
 fn judge_rest(directives: &[Directive], read: &[&str], context: &mut Context) {
     for it in directives.iter().filter(|it| !read.contains(&&*it.name) && it.name != "include") {

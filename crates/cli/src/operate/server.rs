@@ -145,7 +145,9 @@ impl Reach {
         };
         self.handle.changes().send(change).await.map_err(|_| ended())?;
         if timeout(TO_APPLY, self.applied()).await.is_err() {
-            reply.lines.push(format!("the change is not in effect after {} s: see the log", TO_APPLY.as_secs()));
+            reply
+                .lines
+                .push(format!("the change is not in effect after {} s: see the log", TO_APPLY.as_secs()));
         }
         Ok(reply)
     }

@@ -127,7 +127,9 @@ fn entrances(
         let secrets = own.tls.secrets;
         certificates::tls(&section.take("tls"), beside, &mut own.tls, pems, said);
         if own.tls.secrets != secrets {
-            section.take("tls").fault("cannot have `secrets`: frontDoor.tls.secrets applies to all entrances");
+            section
+                .take("tls")
+                .fault("cannot have `secrets`: frontDoor.tls.secrets applies to all entrances");
             own.tls.secrets = secrets;
         }
         section.finish();

@@ -140,7 +140,7 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
 
     // Pods are often replaced only once they were asked to end.
     scene.terminate("a#2");
-    until("it waits", || scene.log("a#2").contains("may take over yet"));
+    until("it waits", || scene.log("a#2").contains("can still take over"));
     scene.serve_too(0, "a#3");
     until("the third one serves", || scene.log("a#3").contains("ready after="));
     let (is_well, log) = scene.ended("a#2");

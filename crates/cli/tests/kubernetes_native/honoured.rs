@@ -357,7 +357,7 @@ fn on_hosts(scene: &Scene) {
     assert_eq!(owners(), "", "nothing is written for them");
     let before = told();
     scene.cluster.kubectl(&["delete", "addresspool", "ours"]);
-    until("it is told", || problem("the Service keeps them"));
+    until("it is told", || problem("the Service keeps the addresses"));
     assert_eq!(told(), before);
     assert!(asked(scene, own).is_some());
 }

@@ -54,8 +54,9 @@ pub(crate) fn announcer(scene: &Scene) -> String {
     let mut host = String::new();
     until("the Service says who announces it", || {
         let message = announced(scene, "message");
-        let named =
-            message.split_once("host ").and_then(|(_, rest)| rest.split_once(" announces it on cluster0"));
+        let named = message
+            .split_once("host ")
+            .and_then(|(_, rest)| rest.split_once(" announces this address on cluster0"));
         host = named.map(|(name, _)| name.to_owned()).unwrap_or_default();
         !host.is_empty() && announced(scene, "reason") == "Layer2"
     });

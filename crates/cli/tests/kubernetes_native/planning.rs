@@ -101,7 +101,7 @@ fn people_are_told_that_a_cloud_serves_a_service_without_a_class() {
     for part in [given.as_str(), "served by a load balancer of the cloud (seaway.dev/octavia)"] {
         assert!(explained.contains(part), "no {part}: {explained}");
     }
-    for part in ["Hosts:", "not served", "no LoadBalancer", "Problems:"] {
+    for part in ["Hosts:", "not served", "not of type LoadBalancer", "Problems:"] {
         assert!(!explained.contains(part), "{part}: {explained}");
     }
 }

@@ -123,7 +123,8 @@ fn a_definition_that_is_older_is_named_and_two_of_one_name_are_two() {
     };
     until("it is named", || {
         let told = problems("shop");
-        told.contains("definition of Address is older") && told.contains("seaway crds | kubectl apply -f -")
+        told.contains("CustomResourceDefinition of Address in this cluster is older")
+            && told.contains("seaway crds | kubectl apply -f -")
     });
     scene.install_definitions();
     until_within(A_TERM, "it is mended", || {

@@ -283,7 +283,7 @@ fn traffic_stays_when_addresses_and_pools_are_lost_together_and_a_controller_sta
     scene.lead("next");
     let problems = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
     let problems = |scene: &Scene| scene.field("service/shop", problems);
-    until("it says that no pool has it", || problems(&scene).contains("no pool is seen that has"));
+    until("it says that no pool has it", || problems(&scene).contains("Seaway sees no pool that has"));
     let of_address =
         |scene: &Scene| scene.field("addresses", "{.items[*].spec.address} {.items[*].spec.pool}");
     until("its Address is written again", || of_address(&scene) == format!("{ip} (unknown)"));

@@ -30,7 +30,8 @@ fn a_load_balancer_in_error_stays_as_it_is_until_its_user_may_fail_it_over_and_k
 
     stage.land.rig.put_in_error(&balancer);
     let problems = |stage: &Stage| stage.scene.field("service/shop", PROBLEMS);
-    for words in [&format!("load balancer {balancer} is in ERROR"), "The load balancer cannot be failed over"] {
+    for words in [&format!("load balancer {balancer} is in ERROR"), "The load balancer cannot be failed over"]
+    {
         until(&format!("the Service says: {words}"), || problems(&stage).contains(words));
     }
     until("an event says that it was refused", || !stage.scene.field("events", REFUSED).is_empty());

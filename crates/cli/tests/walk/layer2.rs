@@ -249,7 +249,11 @@ fn one_host_alone_needs_no_key_and_without_the_word_nothing_is_announced() {
         eprintln!("from the word `l2` to the first answer: {took:?}");
         assert!(took < Duration::from_secs(2), "{took:?}");
         until("it is told", || lan.announced(0).0 == "True");
-        assert!(lan.announced(0).2.contains("host edge-1 announces it on eth0"), "{:?}", lan.announced(0));
+        assert!(
+            lan.announced(0).2.contains("host edge-1 announces this address on eth0"),
+            "{:?}",
+            lan.announced(0)
+        );
 
         lan.folder.write("pool.yaml", &POOL.replace("l2", "none"));
         until("it is withdrawn", || lan.announced(0).1 == "Disabled");

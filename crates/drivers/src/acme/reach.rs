@@ -31,7 +31,9 @@ pub(super) async fn shows(
     order: &CertificateOrder,
     certificate: Option<Arc<Certificate>>,
 ) -> Result<(), String> {
-    let Some(certificate) = certificate else { return Err("there is no certificate for the challenge".to_owned()) };
+    let Some(certificate) = certificate else {
+        return Err("there is no certificate for the challenge".to_owned());
+    };
     let mut told = "the front door does not listen on its port for https".to_owned();
     for at in order.answers_at.iter().copied() {
         let (host, certificate) = (order.host.clone(), certificate.clone());

@@ -84,7 +84,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
         );
         let fix = match observed.shared.guest {
             true => "Other Services share the load balancer, so it keeps its address: request this address, \
-                     or none.".to_owned(),
+                     or none."
+                .to_owned(),
             false => format!(
                 "To give {there} up for {asked}, annotate the Service: seaway.dev/address: \"{asked}\". To keep it, \
                  request {there}, or none."

@@ -86,8 +86,9 @@ impl Octavia {
         });
         let Some(back) = back else { return Ok(false) };
         if times == TIMES {
-            let text =
-                format!("{back} was deleted {times} times, and still exists; the next drift check tries again");
+            let text = format!(
+                "{back} was deleted {times} times, and still exists; the next drift check tries again"
+            );
             self.tell(unit, Note { warning: true, reason: "NotDeleted", text });
         }
         Ok(times < TIMES)

@@ -117,7 +117,10 @@ impl Past {
             return Mend::Later(left);
         }
         if self.is_new {
-            return Mend::Remake { why: "the load balancer went to ERROR during its creation", by_default: false };
+            return Mend::Remake {
+                why: "the load balancer went to ERROR during its creation",
+                by_default: false,
+            };
         }
         if rebuild != Rebuild::No && (self.refused.is_some() || self.failovers >= FAILOVERS) {
             let by_default = rebuild == Rebuild::ByDefault;

@@ -231,7 +231,8 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
         if both && it.it.additional_vips.is_empty() {
             let message =
                 "the load balancer of the Service has one address, and can get a second one only when it is \
-                 created".to_owned();
+                 created"
+                    .to_owned();
             told.push(told_to(
                 owner,
                 message,

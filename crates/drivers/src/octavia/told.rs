@@ -154,9 +154,10 @@ impl Octavia {
                 };
                 let again =
                     if found.is_empty() { String::new() } else { format!(" again: {}", some(&found, "; ")) };
-                let text =
-                    format!("the load balancer of the Service is being created{provider}{again}; this may \
-                             take minutes");
+                let text = format!(
+                    "the load balancer of the Service is being created{provider}{again}; this may \
+                             take minutes"
+                );
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
             }
@@ -165,8 +166,10 @@ impl Octavia {
                 self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
             }
             (Step::Failover(id), _) => {
-                let text = format!("load balancer {id} is in ERROR; Octavia fails it over, at the request \
-                                    of Seaway");
+                let text = format!(
+                    "load balancer {id} is in ERROR; Octavia fails it over, at the request \
+                                    of Seaway"
+                );
                 self.tell(unit, Note { warning: true, reason: "FailingOver", text });
             }
             _ if !found.is_empty() => {
@@ -232,13 +235,16 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
                  seaway.dev/rebuild-on-error: \"true\" to recreate the load balancer with its addresses."
             ),
             Some(Mend::Remake { .. }) => "No action needed: Seaway deletes the load balancer and creates it \
-                                          again.".to_owned(),
+                                          again."
+                .to_owned(),
             None if observed.stays.is_some() => {
                 "Seaway deletes the load balancer and creates it again as soon as the deletion limit allows \
-                 that.".to_owned()
+                 that."
+                    .to_owned()
             }
             _ => "Octavia fails the load balancer over, at the request of Seaway. Octavia's log says why it \
-                  failed.".to_owned(),
+                  failed."
+                .to_owned(),
         };
         let problem = |owner: &Owner| {
             let message = format!("load balancer {id} is in ERROR");
@@ -250,9 +256,10 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     problems.extend(copies::told(wish, observed, balancer));
     if let (true, Some(floating)) = (partial::keeps_floating(wish, observed), &observed.floating) {
         let at = floating.floating_ip_address.map_or_else(|| floating.id.to_string(), |it| it.to_string());
-        let message =
-            format!("the configuration makes load balancers internal; floating IP {at} of this load \
-                     balancer stays");
+        let message = format!(
+            "the configuration makes load balancers internal; floating IP {at} of this load \
+                     balancer stays"
+        );
         let fix = "To release the floating IP, annotate the Service: seaway.dev/internal: \"true\".";
         let problem = |owner: &Owner| {
             let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone());

@@ -31,8 +31,10 @@ pub fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
         [(is_limited, Ability::ConnectionLimits), (outside.vip.qos.is_some(), Ability::VipQos)].into_iter();
     let ignored =
         ignored.filter(|(is_asked, ability)| *is_asked && !can.has(*ability)).map(|(_, ability)| {
-            let message =
-                format!("this provider of load balancers has no {}: the setting has no effect", ability.as_str());
+            let message = format!(
+                "this provider of load balancers has no {}: the setting has no effect",
+                ability.as_str()
+            );
             (message, "Ask for less, or choose another provider.")
         });
     let mut messages: Vec<(String, &str)> = (asked.into_iter())

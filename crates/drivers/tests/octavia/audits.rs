@@ -55,7 +55,8 @@ impl Served {
         scene.pass(Duration::from_secs(60));
         let served = Served { scene, wish, heard };
         assert!(served.audit().await.again.is_empty(), "nothing happened");
-        let creating = "Creating: its load balancer is being created by amphora; this may take minutes";
+        let creating =
+            "Creating: the load balancer of the Service is being created by amphora; this may take minutes";
         assert_eq!(served.told(), creating);
         served
     }

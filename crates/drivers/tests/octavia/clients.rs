@@ -110,14 +110,14 @@ async fn nothing_is_served_without_the_certificates_that_are_asked_for() {
     let unvouched = CloudClientAuth { unvouched: true, ..CloudClientAuth::default() };
     for (provider, minor, ends_tls, clients, why) in [
         ("amphora", 30, true, unvouched.clone(), "no certificate authority is named"),
-        ("amphora", 30, false, unvouched, "TLS ends at none"),
-        ("amphora", 30, false, revoked.clone(), "TLS ends at none"),
+        ("amphora", 30, false, unvouched, "TLS ends at no port"),
+        ("amphora", 30, false, revoked.clone(), "TLS ends at no port"),
         ("amphora", 30, true, by_secret.clone(), "a Secret with the certificate authorities of clients"),
         ("amphora", 30, true, revoked, "none is named"),
         ("amphora", 30, true, asking("my-ca", false), "is no reference"),
         ("amphora", 7, true, asking(NOWHERE, false), "cannot request certificates"),
-        ("amphora", 30, false, asking(NOWHERE, false), "TLS ends at none"),
-        ("amphora", 30, false, by_secret, "TLS ends at none"),
+        ("amphora", 30, false, asking(NOWHERE, false), "TLS ends at no port"),
+        ("amphora", 30, false, by_secret, "TLS ends at no port"),
     ] {
         let scene = Scene::with(provider).await;
         scene.fake.octavia_speaks(minor);

@@ -162,7 +162,10 @@ impl Folder {
         let served = self.claims.served(reference);
         for problem in problems.iter_mut().filter(|problem| problem.reason == Reason::Invalid) {
             if served.is_some() {
-                add(&mut problem.fix, "The last good state of the object stays in use until this is corrected.");
+                add(
+                    &mut problem.fix,
+                    "The last good state of the object stays in use until this is corrected.",
+                );
             }
         }
         let Some(served) = served else { return problems };

@@ -32,7 +32,8 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answe
         (401 | 404, AuthMethod::Token(_)) => (
             "Keystone does not take the token: it has expired, or was revoked".to_owned(),
             "get another token (`openstack token issue`), or use an application credential, which does not \
-             expire within hours".to_owned(),
+             expire within hours"
+                .to_owned(),
         ),
         (401, AuthMethod::Password { .. }) => password(keystone, asked, answer).await,
         (403 | 404, _) if matches!(keystone.credentials.scope, Scope::Trust(_)) => trust(),

@@ -132,7 +132,11 @@ pub(super) const ROWS: &[Row] = &[
             };
             match &mut wishes.http.cookie {
                 Some((_, mode)) => *mode = wanted,
-                None => return Err("this annotation needs seaway.dev/sticky-cookie, which names the cookie".into()),
+                None => {
+                    return Err(
+                        "this annotation needs seaway.dev/sticky-cookie, which names the cookie".into()
+                    );
+                }
             }
             Ok(())
         },

@@ -64,7 +64,11 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
     (&["pool"], "seaway.dev/address-pool", ""),
     (&["class", "load-balancer-class"], "", "The class is a field of the Service: spec.loadBalancerClass."),
     (&["ports", "target-port", "listen-port"], "", "Ports are a field of the Service: spec.ports."),
-    (&["websocket", "websockets"], "", "Seaway forwards WebSockets without a setting: remove this annotation."),
+    (
+        &["websocket", "websockets"],
+        "",
+        "Seaway forwards WebSockets without a setting: remove this annotation.",
+    ),
 ];
 
 /// Of a name without its prefix, whatever its case and hyphens.

@@ -194,7 +194,8 @@ impl AnnouncingObjects {
         let asking = pools.iter().filter(|it| it.announce == Some(seaway_model::Announce::Bgp));
         asking
             .map(|it| {
-                let message = "the addresses of this pool are to be announced by BGP, and there is no BGPPeer";
+                let message =
+                    "the addresses of this pool are to be announced by BGP, and there is no BGPPeer";
                 Problem::new(it.object.clone(), Reason::NotFound, message)
                     .at("spec.announce")
                     .fix("Create a BGPPeer: docs/bgp.md has an example.")

@@ -55,7 +55,10 @@ pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Opti
     let mut seen = None;
     if !chain.is_empty() || *secret.kind == *TLS_SECRET {
         let first = first_of(chain, "tls.crt")?;
-        seen = Some(x509::read(&first).ok_or(("tls.crt", "the first PEM block cannot be read as a certificate".to_owned()))?);
+        seen = Some(
+            x509::read(&first)
+                .ok_or(("tls.crt", "the first PEM block cannot be read as a certificate".to_owned()))?,
+        );
         if !text("tls.key").contains("PRIVATE KEY-----") {
             return Err(("tls.key", "there is no PEM key".to_owned()));
         }

@@ -98,8 +98,11 @@ impl Room {
         let bytes = self.left_out.get(object).map_or(0, |it| it.bytes);
         let (all, most) = (self.others(object).saturating_add(bytes), self.most.unwrap_or_default());
         let (what, until) = match self.held.contains_key(object) {
-            true => ("the new content of this Secret is not used", "Until then the previous content stays \
-                                                                    in use."),
+            true => (
+                "the new content of this Secret is not used",
+                "Until then the previous content stays \
+                                                                    in use.",
+            ),
             false => ("this Secret is not used", "Until then no listener is opened with this certificate."),
         };
         let message = format!(

@@ -82,11 +82,8 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
             vec![("tls.crt", "nonsense"), ("tls.key", key.as_str())],
             "data[tls.crt]: there is no PEM certificate",
         ),
-        (vec![("tls.crt", torn.as_str()), ("tls.key", &key)], "data[tls.crt]: its PEM is broken"),
-        (
-            vec![("tls.crt", chain.as_str()), ("tls.key", "nonsense")],
-            "data[tls.key]: there is no PEM key",
-        ),
+        (vec![("tls.crt", torn.as_str()), ("tls.key", &key)], "data[tls.crt]: the PEM is damaged"),
+        (vec![("tls.crt", chain.as_str()), ("tls.key", "nonsense")], "data[tls.key]: there is no PEM key"),
     ] {
         let changed = certificates.put(&secret("a", &values), false);
         assert_eq!(changed, Changed { content: true, names: false }, "{expected}");

@@ -100,14 +100,18 @@ impl Demand {
             (&http.cookie, at_front_door, self.wishes.written.get(STICKY))
             && name.as_str() != USUAL_COOKIE
         {
-            let message = format!("the load balancer chooses the name of its cookie: the cookie is not \
-                                   called {name}");
+            let message = format!(
+                "the load balancer chooses the name of its cookie: the cookie is not \
+                                   called {name}"
+            );
             remark(field, message, "Say \"true\".");
         }
         if let (Some((_, CookieMode::Rewrite)), false, Some(field)) =
             (&http.cookie, at_front_door, self.wishes.written.get(STICKY_MODE))
         {
-            let message = "the load balancer inserts a cookie of its own: the members' cookie is not rewritten".to_owned();
+            let message =
+                "the load balancer inserts a cookie of its own: the members' cookie is not rewritten"
+                    .to_owned();
             remark(field, message, "Say insert.");
         }
         if let Some(field) = self.wishes.written.get(SENT).filter(|_| !at_front_door) {
@@ -132,7 +136,8 @@ impl Demand {
         }
         if let (Some(field), None) = (self.wishes.written.get(TLS_OTHERS), self.cloud_tls(usual)) {
             let message =
-                "these certificates have no effect: seaway.dev/tls-container names no first certificate".to_owned();
+                "these certificates have no effect: seaway.dev/tls-container names no first certificate"
+                    .to_owned();
             remark(field, message, "Name the first in seaway.dev/tls-container.");
         }
         if let Some((message, fix)) = self.method(usual) {
@@ -143,7 +148,8 @@ impl Demand {
             && wanted.policy == FamilyPolicy::Require
             && wanted.second == Some(Family::V6)
         {
-            let message = "ipv6-support-disabled of [Networking] leaves the Service one address, of IPv4".to_owned();
+            let message =
+                "ipv6-support-disabled of [Networking] leaves the Service one address, of IPv4".to_owned();
             remark("spec.ipFamilyPolicy", message, "Set SingleStack, or remove ipv6-support-disabled.");
         }
         remarks

@@ -191,8 +191,10 @@ impl Owners {
                 format!("{host} belongs to another namespace, which claimed it first")
             }
             Some(Whose::Oldest(_)) => format!("{host} belongs to another namespace, whose object is older"),
-            None => format!("{host} is not among the host names that the configuration lists \
-                             (frontDoor.hostOwners)"),
+            None => format!(
+                "{host} is not among the host names that the configuration lists \
+                             (frontDoor.hostOwners)"
+            ),
         }
     }
 

@@ -52,9 +52,7 @@ impl Stays {
                 "the Service has an address of its own; with seaway.dev/front-door: \"true\", the front \
                  door serves it, too"
             }
-            Stays::Unasked => {
-                "the front door serves only Services that have seaway.dev/front-door: \"true\""
-            }
+            Stays::Unasked => "the front door serves only Services that have seaway.dev/front-door: \"true\"",
             Stays::Uncertifiable(why) => why.as_str(),
             Stays::Protected(Protection::Clients(_)) => {
                 "the front door cannot ask for client certificates where it passes TLS through"
@@ -251,14 +249,22 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
     }
     if wishes.http.hosts.is_empty() {
         let fix = "Name the hosts: seaway.dev/host: shop.example. A LoadBalancer of its own needs no name.";
-        problem(Reason::BadAnnotation, "no host name says which TLS connections are passed through to this \
-                                        Service", fix);
+        problem(
+            Reason::BadAnnotation,
+            "no host name says which TLS connections are passed through to this \
+                                        Service",
+            fix,
+        );
         return guest;
     }
     let tcp = || service.ports.iter().filter(|it| it.protocol == L4::Tcp);
     let port = tcp().find(|it| it.port == 443).or_else(|| tcp().find(|it| *it.name == *"https"));
     let Some(port) = port.or_else(|| tcp().next()) else {
-        problem(Reason::NoSuchPort, "the Service has no TCP port", "Give the Service a TCP port, such as 443.");
+        problem(
+            Reason::NoSuchPort,
+            "the Service has no TCP port",
+            "Give the Service a TCP port, such as 443.",
+        );
         return guest;
     };
     guest.problems.extend(idle_here(service, wishes, Place::Passthrough, config));

@@ -226,7 +226,9 @@ fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
              Addresses of a pool with hosts: true need neither"
         ),
         AnnouncedReason::Disabled => {
-            format!("{ips}: AddressPool {pool} says that its addresses are not to be announced (announce: none)")
+            format!(
+                "{ips}: AddressPool {pool} says that its addresses are not to be announced (announce: none)"
+            )
         }
         AnnouncedReason::Cloud
         | AnnouncedReason::NoAddress

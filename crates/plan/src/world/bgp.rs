@@ -164,7 +164,10 @@ impl World {
         let announces = |host: &HostReport| prefixes.iter().any(|it| host.bgp.routes.contains_key(it));
         if self.index.hosts().any(|host| announces(host)) {
             // Not which hosts, nor to whom: of each that comes or goes, the statuses of all Services would be written again.
-            return (AnnouncedReason::Bgp, format!("{ip}: the hosts that serve this address announce it by BGP"));
+            return (
+                AnnouncedReason::Bgp,
+                format!("{ip}: the hosts that serve this address announce it by BGP"),
+            );
         }
         if self.announcing.peers().next().is_none() {
             let message = format!("{ip} is to be announced by BGP, and there is no BGPPeer");

@@ -275,7 +275,10 @@ fn is_conflict(what: Layer2Progress) -> bool {
 fn why(state: &Layer2State) -> String {
     let why = match state.what {
         Layer2Progress::Contested => {
-            return format!("announces this address, and another machine answers for it, too ({})", state.detail);
+            return format!(
+                "announces this address, and another machine answers for it, too ({})",
+                state.detail
+            );
         }
         Layer2Progress::Conflict => format!("another machine answers for this address ({})", state.detail),
         Layer2Progress::NoInterface => "no interface of the host has an address of that network".to_owned(),

@@ -446,7 +446,7 @@ fn a_service_of_another_class_is_left_alone_and_explained() {
     assert_eq!(world.desire(&unit(owner(&other))), Desired::Absent);
     assert_eq!(world.problems(), []);
     let told = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
-    assert!(told.contains("its loadBalancerClass belongs to another controller"), "{told}");
+    assert!(told.contains("the loadBalancerClass of the Service belongs to another controller"), "{told}");
     let unknown = explain(&world, &ServiceKey::new("default", "shpo")).expect_err("it is not there");
     assert!(unknown.contains("did you mean default/shop?"), "{unknown}");
 }

@@ -135,10 +135,7 @@ impl H2CheckExchange {
                     (true, key)
                 }
                 FrameEvent::Reset { reason, .. } => {
-                    return Ok(Some(CheckResult::Failed(format!(
-                        "ended the HTTP/2 stream: {}",
-                        reason.0
-                    ))));
+                    return Ok(Some(CheckResult::Failed(format!("ended the HTTP/2 stream: {}", reason.0))));
                 }
                 FrameEvent::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
                     return Ok(Some(CheckResult::Failed("closed before an answer".into())));

@@ -241,7 +241,8 @@ async fn ask_by(
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
     h2.wake();
-    let asked = asked.ok_or_else(|| UpstreamError::Again("accepts no more requests on this connection".to_owned()))?;
+    let asked = asked
+        .ok_or_else(|| UpstreamError::Again("accepts no more requests on this connection".to_owned()))?;
     let h2_stream = H2Stream::asking(
         h2.clone(),
         asked,

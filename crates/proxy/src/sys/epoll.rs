@@ -121,7 +121,7 @@ impl Events {
         self.filled
     }
 
-    #[allow(clippy::indexing_slicing, reason = "whoever asks has counted to `len`, which the kernel told")]
+    #[allow(clippy::indexing_slicing, reason = "the caller counts to `len`, which is from the kernel")]
     pub(crate) fn at(&self, index: usize) -> Event {
         let event = self.events[index];
         Event { token: event.u64, flags: event.events }

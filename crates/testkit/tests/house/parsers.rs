@@ -154,6 +154,8 @@ const OTHERS: [(&str, &str); 55] = [
         "cluster/src/records/heartbeats.rs",
         "a list of texts that Seaway wrote, by serde_json; what cannot be read is none",
     ),
+    ("cluster/src/status/output.rs", "lines of a condition that Seaway wrote"),
+    ("plan/src/certificates.rs", "a host name that was read, without its first label"),
     ("drivers/src/octavia/sole.rs", "a tag of a few words between dots; what cannot be read is another's"),
 ];
 

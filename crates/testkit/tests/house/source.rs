@@ -71,13 +71,13 @@ fn outside_tests(tokens: Vec<(usize, Token)>) -> Vec<(usize, Token)> {
     let mut rest = tokens.into_iter();
     while let Some(token) = rest.next() {
         left.push(token);
-        let is_marked = left.iter().rev().zip(["]", ")", "test", "(", "cfg", "[", "#"]).filter(|((_, it), sign)| {
-            match it {
+        let is_marked = left.iter().rev().zip(["]", ")", "test", "(", "cfg", "[", "#"]).filter(
+            |((_, it), sign)| match it {
                 Token::Word(word) => word == sign,
                 Token::Sign(it) => sign.chars().eq([*it]),
                 Token::Text(_) => false,
-            }
-        });
+            },
+        );
         if is_marked.count() == 7 {
             left.truncate(left.len() - 7);
             let mut depth = 0_usize;

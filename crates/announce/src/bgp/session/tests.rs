@@ -465,7 +465,10 @@ fn a_session_without_hold_time_is_confirmed_in_time_or_ends() {
     assert!(matches!(scene.session.machine().state(), State::OpenConfirm));
     scene.now += Duration::from_secs(61);
     scene.turn(true, usize::MAX);
-    assert_eq!(scene.session.machine().last_error.as_deref(), Some("the peer did not confirm the session with a KEEPALIVE message"));
+    assert_eq!(
+        scene.session.machine().last_error.as_deref(),
+        Some("the peer did not confirm the session with a KEEPALIVE message")
+    );
     scene.rest(200);
     scene.assert_has_all();
     scene.now += Duration::from_secs(100_000);

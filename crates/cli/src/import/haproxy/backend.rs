@@ -83,7 +83,7 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
     if backend.members.is_empty() {
         context.report.left_out(
             &section.place,
-            "it has no server that Seaway can connect to: what leads here gets 403",
+            "this backend has no server that Seaway can connect to: requests for it get 403",
         );
         return None;
     }
@@ -124,7 +124,7 @@ fn affinity<'s>(
             .find(|it| matches!(it.as_str(), "insert" | "prefix" | "rewrite"))
             .map(String::as_str);
         match mode {
-            _ if !http => context.report.no_effect(&line.place, "no HTTP is read here"),
+            _ if !http => context.report.no_effect(&line.place, "Seaway reads no HTTP here"),
             Some(mode @ ("insert" | "prefix")) => {
                 said.insert("sticky-cookie", line.word(1).to_owned());
                 if mode == "prefix" {

@@ -102,7 +102,7 @@ fn times(context: &mut Context<'_>) {
             _ => context.report.left_out(&line.place, "Seaway has no such time"),
         }
         if super::duration(line.word(2)).is_none() {
-            context.report.left_out(&line.place, "this is no time");
+            context.report.left_out(&line.place, "this is not a time");
         }
     }
 }
@@ -176,7 +176,8 @@ fn emit<'s>(
         for bind in binds {
             close(
                 bind,
-                "it listens only at this address, and the front door has each of its ports at all addresses that any frontend has: run a second seaway for it",
+                "this frontend listens only at this address, and the front door listens on each port at the \
+                 addresses of all frontends: run a second seaway for it",
                 context,
             );
         }
@@ -203,7 +204,12 @@ fn emit<'s>(
     let certificates: Vec<_> = front.iter().flat_map(|it| it.certificates.clone()).collect();
     if ports.tls && certificates.is_empty() {
         for bind in front.iter().filter(|it| it.ssl).copied().collect::<Vec<_>>() {
-            close(bind, "no certificate of it is known, and it is not served without TLS", context);
+            close(
+                bind,
+                "this frontend has no certificate that the import can read, and it is not served \
+                         without TLS",
+                context,
+            );
         }
     }
     for it in certificates {
@@ -250,7 +256,8 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
                 "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
             }
             _ if bind.address.is_some() => {
-                "it is only at one address, and the front door is at another port: run a second seaway for it; no listener is created for it"
+                "this frontend listens at one address only, and the front door is at another port: run a \
+                 second seaway for it; no listener is created for it"
             }
             None => {
                 "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for it"

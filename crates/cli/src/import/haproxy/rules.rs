@@ -36,7 +36,8 @@ enum Action {
 }
 
 const NO_PASSWORDS: &str = "the import writes no passwords: open it, and name users in seaway.dev/basic-auth, or restrict networks with `deny if !{ src … }`";
-const REFUSES: &str = "it refuses by what Seaway does not know: what it may be about is closed";
+const REFUSES: &str = "this rule refuses by something that Seaway does not know: all that the rule may be \
+                       about is closed";
 const REJECTS_NETWORKS: &str = "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges";
 pub(super) const NO_LIMIT: &str =
     "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client";
@@ -150,12 +151,12 @@ fn to_backend<'s>(
     let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
     let Some(section) = context.backend(name) else {
         context.report.left_out(place, "no backend has this name: requests get 403");
-        route.close("its backend is not there");
+        route.close("the backend does not exist");
         return Ok(vec![route]);
     };
     match backend(section, true, context) {
         Some(at) => route.target = Target::Backends(vec![(at, 1)]),
-        None => route.close("its backend has no server that Seaway can connect to"),
+        None => route.close("the backend has no server that Seaway can connect to"),
     }
     if section.place == from.place {
         return Ok(vec![route]);
@@ -324,7 +325,7 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
                 (_, "reject" | "silent-drop") => (Action::Refuse(REFUSES), at),
                 ("connection" | "content" | "session", "accept") => (Action::Allow, at),
                 _ => {
-                    report.no_effect(&line.place, "it takes effect only where another rule uses it");
+                    report.no_effect(&line.place, "this line takes effect only where another rule uses it");
                     (Action::Nothing, at)
                 }
             };
@@ -375,8 +376,11 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
             Action::Nothing
         }
         _ => {
-            report
-                .no_effect(&line.place, "it takes effect only where another rule uses it, or is about logs");
+            report.no_effect(
+                &line.place,
+                "this line takes effect only where another rule uses it, or is \
+                                         about logs",
+            );
             Action::Nothing
         }
     };

@@ -176,7 +176,8 @@ impl Admitted {
                 word if MOVES.iter().any(|it| word.starts_with(it)) => {
                     self.close(
                         line,
-                        "it decides which address is the client's, or who serves it: no listener is created for it",
+                        "this rule decides which address is the client's, or which server gets the \
+                         connection: no listener is created for it",
                         context,
                     );
                 }

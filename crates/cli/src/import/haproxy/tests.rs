@@ -91,7 +91,7 @@ fn what_protects_and_cannot_be_translated_closes_its_routes() {
     for (of, why) in [
         (
             "defaults\n mode http\nfrontend a\n bind :443 ssl crt /nowhere/\n default_backend b\nbackend b\n server a 10.0.0.1:1\n",
-            "no certificate of it is known",
+            "this frontend has no certificate",
         ),
         (
             "defaults\n mode http\nfrontend a\n bind :80 accept-proxy\n default_backend b\nbackend b\n server a 10.0.0.1:1\n",

@@ -98,7 +98,7 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
         }
         "proxy-body-size" => match size(value) {
             Some(size) => drop(options.service.insert("max-body-size", size)),
-            None => report.left_out(place, "this is no size"),
+            None => report.left_out(place, "this is not a size"),
         },
         "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => match value.trim_end_matches('s').parse::<u64>() {
             Ok(seconds) if seconds > 0 => {
@@ -106,7 +106,7 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
                 let known = options.service.get(key).and_then(|it| it.trim_end_matches('s').parse().ok()).unwrap_or(0);
                 options.service.insert(key, format!("{}s", seconds.max(known)));
             }
-            _ => report.left_out(place, "this is no number of seconds"),
+            _ => report.left_out(place, "this is not a number of seconds"),
         },
         "affinity" if value == "cookie" => {
             options.service.entry("sticky-cookie").or_insert_with(|| "INGRESSCOOKIE".to_owned());
@@ -155,7 +155,8 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
             let protects = ["deny", "allow", "auth", "return 4", "limit_", "valid_referers", "lua", "modsecurity"];
             match protects.iter().find(|it| value.contains(**it)) {
                 Some(word) => {
-                    report.closed(place, &format!("it may protect (it says {word:?}), and Seaway does not read nginx's language in annotations"));
+                    report.closed(place, &format!("this annotation may protect something (it has {word:?}), \
+                                                   and Seaway does not read nginx's language in annotations"));
                     options.closed.get_or_insert_with(|| name.to_owned());
                 }
                 None => report.left_out(place, "Seaway does not read nginx's language in annotations: an HTTPRoute sets headers (docs/http.md)"),
@@ -176,7 +177,7 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
         }
         _ if has(NO_EFFECT) => report.no_effect(place, "Seaway does this by itself, or has no need of it"),
         _ if SAYS_WHO.iter().any(|it| name.contains(it)) => {
-            report.closed(place, "it may say who can connect, and Seaway does not know it");
+            report.closed(place, "this annotation may say who can connect, and Seaway does not know it");
             options.closed.get_or_insert_with(|| name.to_owned());
         }
         _ if value == "false" => report.no_effect(place, "Seaway does not do it either"),
@@ -204,11 +205,11 @@ fn of_others(key: &str, value: &str, place: &Place, options: &mut Options, conte
     {
         let is_of_certificates = key.split('/').next().is_some_and(|it| it.ends_with("cert-manager.io"));
         if !is_of_certificates && SAYS_WHO.iter().any(|it| key.to_ascii_lowercase().contains(it)) {
-            report.closed(place, "it may say who can connect, and Seaway does not know it");
+            report.closed(place, "this annotation may say who can connect, and Seaway does not know it");
             options.closed.get_or_insert_with(|| key.to_owned());
             return;
         }
-        return report.no_effect(place, "it is for another program");
+        return report.no_effect(place, "this annotation is for another program");
     }
     let protects = [
         "auth",
@@ -228,7 +229,11 @@ fn of_others(key: &str, value: &str, place: &Place, options: &mut Options, conte
     let is_internal = lower.ends_with("/scheme") && value == "internal";
     match is_internal || protects.iter().chain(&SAYS_WHO).any(|it| lower.contains(it)) {
         true => {
-            report.closed(place, "it may protect, and Seaway reads annotations of ingress-nginx alone");
+            report.closed(
+                place,
+                "this annotation may protect something, and Seaway reads only annotations \
+                                  of ingress-nginx",
+            );
             options.closed.get_or_insert_with(|| key.to_owned());
         }
         false => report.left_out(place, "Seaway reads annotations of ingress-nginx alone"),

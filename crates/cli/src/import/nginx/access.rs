@@ -51,7 +51,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
         }
         // What is in it is not known.
         if it.name == "include" && may_protect(it.arg(0)) {
-            let why = "this file is not here, and may say who may ask";
+            let why = "this file is not here, and it may say which clients are allowed";
             report.closed(&it.place, why);
             close(format!("include {}: {why}", it.arg(0)));
         }
@@ -189,7 +189,7 @@ fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
                 return access;
             }
             _ => {
-                close(it, "this is no network", report);
+                close(it, "this is not a network", report);
                 return access;
             }
         }

@@ -147,7 +147,11 @@ fn response(it: &Directive, headers: &mut Headers, report: &mut Report) {
         report.left_out(&it.place, "an HTTPRoute adds at most 16 headers, each with a value");
     } else {
         put(&mut headers.response.set, name, value);
-        report.differs(&it.place, "it replaces a header of this name that the backend sends, and is added to each answer, as with always");
+        report.differs(
+            &it.place,
+            "the header replaces one of this name that the backend sends, and is \
+                                   added to each answer, as with always",
+        );
     }
 }
 
@@ -168,14 +172,14 @@ pub(super) fn terms(scopes: &Scopes<'_>, context: &mut Context) -> Vec<(&'static
     if let Some(it) = scopes.one("client_max_body_size") {
         match size(it.arg(0)) {
             Some(size) => terms.push(("max-body-size", size)),
-            None => report.left_out(&it.place, "this is no size"),
+            None => report.left_out(&it.place, "this is not a size"),
         }
     }
     let mut time = |names: &[&str], annotation| {
         let all = scopes.all(names);
         let longest = all.iter().filter_map(|it| Some((duration(it.arg(0))?, it))).max_by_key(|it| it.0);
         for it in all.iter().filter(|it| duration(it.arg(0)).is_none()) {
-            report.left_out(&it.place, "this is no time");
+            report.left_out(&it.place, "this is not a time");
         }
         if let Some((millis, _)) = longest.filter(|it| it.0 > 0) {
             terms.push((annotation, written(millis)));

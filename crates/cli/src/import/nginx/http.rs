@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::proxy::{Certificate, Condition, Host, OwnListener, PathRule, Redirect, Route, Target},
     context::{Context, Scopes},
-    cover, guard, headers, judge_rest,
+    cover, guard, headers, judge_rest, keep_upstream,
     names::{Listen, listens, names},
     parse::Directive,
     server::{Served, Server, served},
@@ -21,13 +21,7 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
             cover(it.block.as_deref().unwrap_or_default(), context);
         }
         match (&*it.name, &it.block) {
-            ("upstream", Some(inner)) => {
-                context.report.translated(&it.place);
-                context.upstreams.insert(it.arg(0).to_owned(), it.clone());
-                for of in inner {
-                    context.report.translated(&of.place);
-                }
-            }
+            ("upstream", Some(inner)) => keep_upstream(it, inner, context),
             ("map", _) if it.args == ["$http_upgrade", "$connection_upgrade"] => {
                 context.report.no_effect(&it.place, "Seaway passes WebSockets on by itself");
             }
@@ -211,7 +205,8 @@ fn prepare<'s, 'd>(
             false => "at this address",
         };
         let why = format!(
-            "it listens only {what}, and the front door at all addresses that any server has: run a second seaway for it"
+            "this server listens only {what}, and the front door listens at the addresses of all servers: \
+             run a second seaway for it"
         );
         close(written, &why, context);
     }
@@ -270,7 +265,8 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
                 "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
             }
             (it, _) if it.address.is_some() => {
-                "it is only at one address, and the front door is at another port: run a second seaway for it; no listener is created for it"
+                "this server listens at one address only, and the front door is at another port: run a \
+                 second seaway for it; no listener is created for it"
             }
             _ if sharing > 1 => {
                 "several servers are at this port, which is not the front door's: no listener is created for it"

@@ -384,7 +384,7 @@ fn content(
 }
 
 const PARTLY: &str =
-    "it redirects some of the location's paths: write an HTTPRoute for them, with RequestRedirect";
+    "this redirects only some paths of the location: write an HTTPRoute for them, with RequestRedirect";
 
 fn closed(it: &Directive, why: &str, context: &mut Context) -> Content {
     context.report.closed(&it.place, why);

@@ -49,7 +49,9 @@ pub(super) fn pass(
         None => Upstream { members: member(at, Some(port)).into_iter().collect(), ..Upstream::default() },
     };
     if members.is_empty() {
-        return Err("it names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that DNS knows (two parts at least)".to_owned());
+        return Err("this names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a \
+                    name that DNS knows (two parts at least)"
+            .to_owned());
     }
     annotations.extend(super::headers::terms(&location.scopes, context));
     if is_tls {

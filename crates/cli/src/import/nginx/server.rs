@@ -170,7 +170,7 @@ fn of_locations(server: &Server<'_>, context: &mut Context) -> Vec<Route> {
         let access = access(&server.scopes, context);
         if access.closed.is_some() || !access.sources.is_empty() {
             let mut route = Route::new(server.directive.place.clone(), Condition::default(), Target::Nothing);
-            route.closed = Some("it is protected, and its files are not served".to_owned());
+            route.closed = Some("this location is protected, and Seaway does not serve its files".to_owned());
             routes.push(route);
         }
     }

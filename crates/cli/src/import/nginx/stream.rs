@@ -6,7 +6,7 @@ use super::{
     super::proxy::{Backend, Host, OwnListener, host, service_name},
     access::access,
     context::{Context, Scopes},
-    cover, headers, judge_rest,
+    cover, headers, judge_rest, keep_upstream,
     names::{Listen, listens},
     parse::Directive,
     upstream::{Upstream, member, upstream},
@@ -18,13 +18,7 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
             cover(it.block.as_deref().unwrap_or_default(), context);
         }
         match (&*it.name, &it.block) {
-            ("upstream", Some(inner)) => {
-                context.report.translated(&it.place);
-                context.upstreams.insert(it.arg(0).to_owned(), it.clone());
-                for of in inner {
-                    context.report.translated(&of.place);
-                }
-            }
+            ("upstream", Some(inner)) => keep_upstream(it, inner, context),
             ("map", Some(_)) if it.arg(0) == "$ssl_preread_server_name" => {
                 context.report.translated(&it.place);
                 context.maps.insert(it.arg(1).trim_start_matches('$').to_owned(), it.clone());
@@ -73,7 +67,8 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
         }
         None => context.report.left_out(
             &pass.place,
-            "it names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that DNS knows (two parts at least): no listener is created for it",
+            "this names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that \
+             DNS knows (two parts at least). No listener is created for it",
         ),
     }
 }

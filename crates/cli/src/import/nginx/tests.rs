@@ -161,7 +161,10 @@ fn what_protects_and_cannot_be_translated_closes_its_location() {
         "{} server {{ listen 127.0.0.1:80; server_name b.example; location / {{ proxy_pass http://10.0.0.1:1; }} }}",
         server("location / { proxy_pass http://10.0.0.1:2; }")
     );
-    assert!(printed("nginx", &loopback).contains("Closed, requests get 403: it listens only at loopback"));
+    assert!(
+        printed("nginx", &loopback)
+            .contains("Closed, requests get 403: this server listens only at loopback")
+    );
     let tls =
         "server { listen 443 ssl; server_name a.example; location / { proxy_pass http://10.0.0.1:1; } }";
     assert!(printed("nginx", tls).contains("the server has no certificate"));

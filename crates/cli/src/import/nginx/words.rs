@@ -178,7 +178,7 @@ pub(super) fn class(name: &str) -> Class {
         return Class::Read;
     }
     if has(DEFINITIONS) {
-        return Class::NoEffect("it takes effect only where another directive uses it");
+        return Class::NoEffect("this directive takes effect only where another one uses it");
     }
     let found =
         |table: &[(&'static str, &'static str)]| table.iter().find(|(list, _)| has(list)).map(|it| it.1);
@@ -193,7 +193,7 @@ pub(super) fn class(name: &str) -> Class {
     }
     let of_access = ["auth", "access", "limit", "deny", "secure", "waf", "by_lua"];
     match of_access.iter().any(|it| name.contains(it)) {
-        true => Class::Protects("it is not known, and its name says that it protects"),
+        true => Class::Protects("Seaway does not know this directive, and by its name it protects something"),
         false => Class::Unknown,
     }
 }

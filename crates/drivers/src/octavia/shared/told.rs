@@ -39,8 +39,12 @@ pub(in crate::octavia) fn unwelcome(
             "load balancer {} belongs to another Service, which decides whether it has a floating IP",
             it.id
         );
-        return problem(Reason::Unsupported, message, "Remove the request for an internal load balancer, or \
-                                                      the annotation that names this load balancer.");
+        return problem(
+            Reason::Unsupported,
+            message,
+            "Remove the request for an internal load balancer, or \
+                                                      the annotation that names this load balancer.",
+        );
     }
     let taken = shared.taken.iter().find(|(id, _)| wish.listeners.contains_key(id));
     if let Some((id, whose)) = taken {

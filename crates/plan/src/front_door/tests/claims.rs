@@ -76,7 +76,7 @@ fn the_loser_is_told_where_it_is_all_the_same_and_gets_the_claim_when_it_is_free
     let mut world = world(Config::default(), [put(&young), put(&old)]);
     let problem = world.problems().into_iter().find(|it| it.reason == Reason::RouteConflict).expect("told");
     assert!(problem.message.ends_with("which is older"), "{}", problem.message);
-    assert!(problem.fix.starts_with("Ask for it at /a/web,"), "{}", problem.fix);
+    assert!(problem.fix.starts_with("Send requests for it to /a/web,"), "{}", problem.fix);
     let status = world.status(&seaway_testkit::facts::owner(&young)).expect("it is there");
     assert!(status.problems.contains(&problem), "{status:?}");
 

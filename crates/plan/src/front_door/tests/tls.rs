@@ -99,7 +99,7 @@ fn secrets_that_the_configuration_names_in_vain_are_told_until_they_come() {
         [
             "Config frontDoor: frontDoor.certificates[0].secret: Secret default/a has no certificate",
             "Config frontDoor: frontDoor.tls.clients: no client is served: the front door requires client certificates and has no certificate of its own",
-            "Config frontDoor: frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is let in",
+            "Config frontDoor: frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is served",
         ]
     );
     let mut ca = secret("ca", &[("ca.crt", CA)]);

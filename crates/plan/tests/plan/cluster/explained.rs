@@ -40,7 +40,7 @@ fn a_service_that_a_cloud_serves_is_told_so_with_or_without_a_class() {
         let told = told(&service, None, true, false);
         assert!(told.contains(&format!("served by a load balancer of the cloud ({CLASS})")), "{told}");
         assert!(told.contains("203.0.113.9  given by the cloud"), "{told}");
-        assert!(!told.contains("not served") && !told.contains("no LoadBalancer"), "{told}");
+        assert!(!told.contains("not served") && !told.contains("not of type LoadBalancer"), "{told}");
     }
 }
 
@@ -69,17 +69,21 @@ fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() 
     let plain = Service { kind: ServiceKind::ClusterIp, ..classless() };
     for (case, told, part) in [
         ("leaving", told(&leaving, None, true, false), "the Service is being deleted, and stays until"),
-        ("of nobody", told(&classless(), None, false, false), "it has no spec.loadBalancerClass"),
-        ("on a host", told(&classless(), Some(HOST), true, false), "a cloud serves it"),
+        ("of nobody", told(&classless(), None, false, false), "the Service has no spec.loadBalancerClass"),
+        ("on a host", told(&classless(), Some(HOST), true, false), "a cloud serves the Service"),
         (
             "another's",
             told(&other, None, true, true),
             "the loadBalancerClass of the Service belongs to another controller; Seaway serves seaway.dev/native, ",
         ),
-        ("no load balancer", told(&plain, None, true, true), "it is no LoadBalancer"),
+        ("no load balancer", told(&plain, None, true, true), "the Service is not of type LoadBalancer"),
     ] {
         assert!(told.contains(&format!("not served: {part}")), "{case}: {told}");
-        assert_eq!(told.contains("it is no LoadBalancer"), case == "no load balancer", "{case}: {told}");
+        assert_eq!(
+            told.contains("the Service is not of type LoadBalancer"),
+            case == "no load balancer",
+            "{case}: {told}"
+        );
     }
 }
 

@@ -243,7 +243,7 @@ fn it_is_announced_once_a_host_says_so() {
         dirt.iter().any(|it| *it.unit() == seaway_model::Unit::Status(owner(&shop()))),
         "the Service is told: {dirt:?}"
     );
-    let message = format!("{at}: host a announces it on eth0 since 2026-11-27T17:03:04Z");
+    let message = format!("{at}: host a announces this address on eth0 since 2026-11-27T17:03:04Z");
     assert_eq!(told(&world), (ConditionStatus::True, AnnouncedReason::Layer2, message));
     let object = ObjectRef::new(Kind::AddressPool, "", "public");
     let of_pool = world.pool_announced(&object).expect("it is there");
@@ -277,13 +277,17 @@ fn what_keeps_hosts_from_announcing_is_a_problem_with_its_fix() {
             Reason::AddressConflict,
             vec!["host a does not announce it", "02:00:00:00:00:09", "02:00:00:00:00:01"],
         ),
-        (Layer2Progress::Contested, Reason::AddressConflict, vec!["announces it, and another machine"]),
+        (
+            Layer2Progress::Contested,
+            Reason::AddressConflict,
+            vec!["announces this address, and another machine"],
+        ),
         (Layer2Progress::NoKey, Reason::Layer2Failed, vec!["no key", "openssl rand -hex 32"]),
         (Layer2Progress::NotPermitted, Reason::NotPermitted, vec!["NET_RAW"]),
         (
             Layer2Progress::NoInterface,
             Reason::Layer2Failed,
-            vec!["none of its interfaces", "announce: static"],
+            vec!["no interface of the host", "announce: static"],
         ),
         (Layer2Progress::Isolated, Reason::Layer2Failed, vec!["no gateway"]),
     ] {

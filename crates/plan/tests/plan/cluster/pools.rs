@@ -76,7 +76,7 @@ fn the_last_pool_that_goes_moves_nobody() {
     assert!(status(&world, &shop()).ready);
     tell(&mut world, gone(Kind::AddressPool, "public"));
     let told = status(&world, &shop());
-    assert_eq!((told.addresses, told.ready), (vec![has], true), "it is served as before");
+    assert_eq!((told.addresses, told.ready), (vec![has], true), "the Service is served as before");
     let told = problems(&world, &shop());
     assert_eq!((told.len(), told[0].reason), (1, Reason::PoolMissing));
     assert!(told[0].message.contains("pool public cannot be seen"));
@@ -138,7 +138,7 @@ fn addresses_that_were_lost_together_with_their_pools_stay_with_whom_they_were_p
         assert_eq!(has(&world, service), service.published);
         let told = problems(&world, service);
         assert_eq!(told[0].reason, Reason::PoolMissing, "{told:?}");
-        assert!(told[0].message.contains("no pool is seen that has 192.0.2.1"), "{told:?}");
+        assert!(told[0].message.contains("Seaway sees no pool that has 192.0.2.1"), "{told:?}");
         let Desired::Address(written) = world.desire(&Unit::Address(service.published[0])) else {
             panic!("it is written again, for hosts to serve it")
         };
