@@ -165,7 +165,7 @@ fn client(url: &str, authorities: Option<&Path>) -> Result<Client, AcmeError> {
     let parsed =
         Url::parse(url).map_err(|error| unexpected(format!("a URL in the reply is invalid: {error}")))?;
     if parsed.scheme() != "https" {
-        return Err(unexpected("a directory is reached by https alone".into()));
+        return Err(unexpected("the URL of an ACME directory must begin with https://".into()));
     }
     let mut builder = Client::builder()
         .user_agent(concat!("seaway/", env!("CARGO_PKG_VERSION")))

@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     if done.set.is_empty() {
-        output::line("There is nothing to do: arp_ignore and arp_announce are as they should be.");
+        output::line("There is nothing to do: arp_ignore and arp_announce are set already.");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -299,7 +299,7 @@ impl Certificates {
         let CertificateOrder { host, acme, .. } = order;
         let unexpected = |why: String| AcmeError::Unexpected { url: acme.directory.to_string(), why };
         let stored = Stored::read(pem, host, true)
-            .map_err(|why| unexpected(format!("what it issued cannot be used: {why}")))?;
+            .map_err(|why| unexpected(format!("the certificate that the authority issued cannot be used: {why}")))?;
         let (store, directory, name) = (self.store.clone(), acme.directory.clone(), host.clone());
         let pem = stored.pem.clone();
         let written =

@@ -314,7 +314,7 @@ impl Host {
             (false, true) => AFTER_WITHDRAWAL,
             (false, false) => return,
         };
-        tracing::info!("addresses are announced no more");
+        tracing::info!("addresses are not announced any more");
         thread::sleep(pause);
     }
 }

@@ -127,7 +127,8 @@ fn served_by(text: &mut String, overview: &Overview) {
         ),
         (true, None) => writeln!(
             text,
-            "  not changed: no setting gives it to the cloud ({class}); what it has there stays as it is"
+            "  not changed: no setting chooses the cloud ({class}) for this Service; its load balancer \
+             there stays as it is"
         ),
         (false, Some(_)) => writeln!(text, "  served by a load balancer of the cloud ({class})"),
         (false, None) => writeln!(
@@ -316,7 +317,7 @@ fn members_of(text: &mut String, pool: &Pool, standings: Option<&Standings>) {
     for member in &pool.members {
         let state = match member.state {
             MemberState::Ready => "listed as ready",
-            MemberState::Draining => "draining: it is terminating, and still serves what it has",
+            MemberState::Draining => "draining: the endpoint is terminating, and keeps its open connections",
         };
         let name = member.name.as_ref().or(member.host_name.as_ref());
         let name = name.map_or(String::new(), |it| format!(" ({it})"));

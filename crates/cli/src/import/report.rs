@@ -87,7 +87,7 @@ impl Report {
         let unread: Vec<Place> =
             self.known.keys().filter(|it| !self.entries.contains_key(it)).cloned().collect();
         for place in unread {
-            self.left_out(&place, "this directive is not read where it stands");
+            self.left_out(&place, "this directive is not read in this place");
         }
         // What is said of it says that it was read.
         for entries in self.entries.values_mut().filter(|it| it.len() > 1) {

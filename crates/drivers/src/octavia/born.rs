@@ -73,15 +73,16 @@ pub(super) fn told(
         return Vec::new();
     }
     let message = format!(
-        "requested: {}; load balancer {} keeps what it was created with, which cannot be changed in place",
+        "requested: {}; load balancer {} keeps what it was created with: Octavia cannot change that in place",
         otherwise.join(", "),
         it.id
     );
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |owner: &Owner| {
         let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone()).fix(
-            "To recreate it (a short outage; its addresses are kept unless others are requested), set \
-             seaway.dev/rebuild-on-change: \"true\". Otherwise request what it has.",
+            "To recreate the load balancer (a short outage; its addresses are kept unless others are \
+             requested), set seaway.dev/rebuild-on-change: \"true\". Otherwise request what the load \
+             balancer has.",
         );
         (owner.clone(), problem)
     };

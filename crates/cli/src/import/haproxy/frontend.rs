@@ -247,7 +247,7 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
         });
         let why = match backend {
             _ if bind.closed.is_some() => {
-                "what stands there is not understood: no listener is created for it"
+                "the address is not understood: no listener is created for it"
             }
             _ if bind.ssl => {
                 "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for it"

@@ -26,7 +26,7 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
             if !of_request && word != "deny" {
                 context
                     .report
-                    .left_out(&line.place, "Seaway sets, adds and removes headers of answers, no more");
+                    .left_out(&line.place, "Seaway can only set, add and remove headers of responses");
             }
             continue;
         }

@@ -63,7 +63,7 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
                 };
                 // An empty list would let all in.
                 if made.sources.is_empty() {
-                    made.close("no network is in all lists of those that may ask");
+                    made.close("the lists of networks that are allowed have no network in common");
                 }
                 made
             }

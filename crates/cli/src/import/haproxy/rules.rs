@@ -219,7 +219,7 @@ fn requests<'s>(
                 }
                 _ => context
                     .report
-                    .closed(&line.place, "what it lets in is not exempt from the rules after it"),
+                    .closed(&line.place, "requests that this rule allows are still subject to later rules"),
             },
             Action::Refuse(why) => {
                 let allowed = allowed.get(&set).map(Vec::as_slice);

@@ -192,7 +192,8 @@ impl Admitted {
         if self.sources.as_ref().is_some_and(Vec::is_empty) {
             // An empty list would let all in.
             self.closed.get_or_insert_with(|| {
-                "no network is in all lists of those that may connect: no listener is created for it"
+                "the lists of networks that may connect have no network in common: no listener is created \
+                 for it"
                     .to_owned()
             });
         }

@@ -154,7 +154,7 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
             continue;
         }
         if target == Target::Nothing {
-            closed.get_or_insert_with(|| "what it leads to is not translated".to_owned());
+            closed.get_or_insert_with(|| "the target is not translated".to_owned());
         }
         // A path that is matched by an expression keeps what it is.
         let is_replaced =

@@ -77,7 +77,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
             "proxy_redirect" => context
                 .report
                 .differs(&it.place, "Seaway passes Location on as the backend sends it, as with off"),
-            "internal" => context.report.left_out(&it.place, "this directive is not read where it stands"),
+            "internal" => context.report.left_out(&it.place, "this directive is not read in this place"),
             _ => {}
         }
     }

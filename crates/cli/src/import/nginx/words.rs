@@ -72,7 +72,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
         "server_tokens merge_slashes absolute_redirect port_in_redirect server_name_in_redirect msie_padding msie_refresh \
          ignore_invalid_headers underscores_in_headers http2_push_preload etag if_modified_since max_ranges default_type types charset \
          source_charset variables_hash",
-        "nothing of it is in what Seaway answers or forwards",
+        "this has no effect on what Seaway answers or forwards",
     ),
     (
         "resolver resolver_timeout",
@@ -82,7 +82,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
         "client_body_timeout send_timeout",
         "`defaults.timeouts.answer` (50s) limits the time without a byte in either direction",
     ),
-    ("set", "a variable, whose value stands where it is used, or it is named there"),
+    ("set", "a variable: the import writes its value where it is used, or reports that place"),
 ];
 
 const LEFT_OUT: [(&str, &str); 14] = [
@@ -201,7 +201,7 @@ pub(super) fn class(name: &str) -> Class {
 /// Reports a directive that needs no reading.
 pub(super) fn judge(it: &Directive, report: &mut Report) {
     match class(&it.name) {
-        Class::Read => report.left_out(&it.place, "this directive is not read where it stands"),
+        Class::Read => report.left_out(&it.place, "this directive is not read in this place"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),
         Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => {
             report.no_effect(&it.place, "Seaway does not do it either")
