@@ -74,16 +74,13 @@ impl Account {
                 true => AcmeError::Unexpected {
                     url: url.clone(),
                     why: "the authority requires an account that it gave out before: get key identifier and \
-                      HMAC key from the authority, and set frontDoor.acme.externalAccount"
+                          HMAC key from the authority, and set frontDoor.acme.externalAccount"
                         .into(),
                 },
                 false => error,
             })?;
         let kid = reply.location.clone().ok_or_else(|| {
-            reply.unexpected(
-                "the reply has no Location header with \
-                                                                   the URL of the account",
-            )
+            reply.unexpected("the reply has no Location header with the URL of the account")
         })?;
         let account = Account { directory: directory.clone(), key, kid };
         if !reply.is_new && !contact.is_empty() {
@@ -140,12 +137,10 @@ impl Account {
             Some(reply) => reply,
             None => self.post(&urls.new_order, Some(&plain)).await?,
         };
-        let url = reply.location.clone().ok_or_else(|| {
-            reply.unexpected(
-                "the reply has no Location header with \
-                                                                   the URL of the order",
-            )
-        })?;
+        let url = reply
+            .location
+            .clone()
+            .ok_or_else(|| reply.unexpected("the reply has no Location header with the URL of the order"))?;
         Order::read(url, &reply)
     }
 }

@@ -79,12 +79,10 @@ impl Order {
     /// The chain, in PEM, once the order is valid.
     pub async fn certificate(&self, account: &Account) -> Result<String, AcmeError> {
         let unexpected = |why: &str| AcmeError::Unexpected { url: self.url.clone(), why: why.into() };
-        let url = self.certificate.as_ref().ok_or_else(|| {
-            unexpected(
-                "the order is valid, but has no URL of its \
-                                                                certificate",
-            )
-        })?;
+        let url = self
+            .certificate
+            .as_ref()
+            .ok_or_else(|| unexpected("the order is valid, but has no URL of its certificate"))?;
         let reply = account.post(url, None).await?;
         String::from_utf8(reply.body).map_err(|_| unexpected("the certificate is not PEM"))
     }

@@ -216,8 +216,7 @@ impl Control {
         };
         let socket = ControlSocket::open(state.path(), reach)
             .inspect_err(|error| {
-                warn!(%error, "commands such as `seaway drain` and `seaway weight` cannot \
-                                                reach this process")
+                warn!(%error, "commands such as `seaway drain` and `seaway weight` cannot reach this process")
             })
             .ok();
         let stopping = Arc::new(AtomicBool::new(false));

@@ -261,8 +261,8 @@ impl Driver for AddressDriver {
         if observed.cut_down {
             let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
             let told = |owner: &Owner| {
-                let message = "the CustomResourceDefinition of Address in this cluster is older than this version of \
-                     Seaway: the API server drops fields that Seaway writes";
+                let message = "the CustomResourceDefinition of Address in this cluster is older than this \
+                               version of Seaway: the API server drops fields that Seaway writes";
                 let problem = Problem::new(owner.object(), Reason::NotInstalled, message.to_owned());
                 (owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))
             };

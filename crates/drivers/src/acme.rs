@@ -298,8 +298,9 @@ impl Certificates {
     ) -> Result<(), AcmeError> {
         let CertificateOrder { host, acme, .. } = order;
         let unexpected = |why: String| AcmeError::Unexpected { url: acme.directory.to_string(), why };
-        let stored = Stored::read(pem, host, true)
-            .map_err(|why| unexpected(format!("the certificate that the authority issued cannot be used: {why}")))?;
+        let stored = Stored::read(pem, host, true).map_err(|why| {
+            unexpected(format!("the certificate that the authority issued cannot be used: {why}"))
+        })?;
         let (store, directory, name) = (self.store.clone(), acme.directory.clone(), host.clone());
         let pem = stored.pem.clone();
         let written =

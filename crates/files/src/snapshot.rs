@@ -72,8 +72,8 @@ pub enum CacheError {
     #[error("the file cannot be read")]
     Unreadable(#[source] io::Error),
     #[error(
-        "the owner of the file is neither root nor the user of this process, or its mode lets others \
-             write to it"
+        "the owner of the file is neither root nor the user of this process, or its mode lets others write \
+         to it"
     )]
     Exposed,
     #[error(

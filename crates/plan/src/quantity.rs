@@ -75,12 +75,8 @@ pub fn range(text: &str) -> Result<IpRange, String> {
             part.trim().parse::<IpAddr>().map_err(|_| wrong(&format!("{:?} is no address", part.trim())))
         };
         let (first, last) = (parse(first)?, parse(last)?);
-        return IpRange::new(first, last).ok_or_else(|| {
-            wrong(
-                "the last address is before the first, or one \
-                                                              is IPv4 and the other IPv6",
-            )
-        });
+        return IpRange::new(first, last)
+            .ok_or_else(|| wrong("the last address is before the first, or one is IPv4 and the other IPv6"));
     }
     if text.contains('/') {
         return text.parse::<IpNet>().map(IpRange::from).map_err(|_| wrong("no such network"));

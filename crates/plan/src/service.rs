@@ -469,8 +469,8 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
             }
             (not_ready, elsewhere) => {
                 format!(
-                    "externalTrafficPolicy is Local: {not_ready} endpoints are not ready, and \
-                         {elsewhere} are on other Nodes"
+                    "externalTrafficPolicy is Local: {not_ready} endpoints are not ready, and {elsewhere} \
+                     are on other Nodes"
                 )
             }
         };

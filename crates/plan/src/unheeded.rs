@@ -129,8 +129,8 @@ fn of_entrances(demand: &Demand) -> Option<Problem> {
              or changed"
         }
         None => {
-            "the Service is to be served only at entrances of the front door: no listener is opened at \
-                 its own address"
+            "the Service is to be served only at entrances of the front door: no listener is opened at its \
+             own address"
         }
     };
     let problem = Problem::new(demand.owner.object(), Reason::Unsupported, what);

@@ -308,8 +308,8 @@ impl Machine {
             Some((Notification::BAD_AS, format!("AS mismatch: the peer is AS {theirs}, and {expected}")))
         } else if open.id.is_unspecified() || is_own {
             let why = format!(
-                "the peer's router ID, {}, is 0.0.0.0 or the same as that of this host: give \
-                               each router its own",
+                "the peer's router ID, {}, is 0.0.0.0 or the same as that of this host: give each router \
+                 its own",
                 open.id
             );
             Some((Notification::BAD_IDENTIFIER, why))

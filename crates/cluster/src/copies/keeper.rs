@@ -379,10 +379,8 @@ const APPLY: &str = "As an administrator: kubectl apply -f deploy/kubernetes/com
 
 fn too_long(object: &ObjectRef) -> Problem {
     let message = format!("{object} is not copied for hosts: its namespace and name together are too long");
-    Problem::new(copies(), Reason::Unsupported, message).fix(
-        "Choose another Secret: its namespace and name \
-                                                              may have 189 characters together.",
-    )
+    Problem::new(copies(), Reason::Unsupported, message)
+        .fix("Choose another Secret: its namespace and name may have 189 characters together.")
 }
 
 /// Told at the Secrets, and so to whoever names them: so many of each namespace.

@@ -44,9 +44,9 @@ impl GiveAway {
         if its().any(|it| matches!(it.thing, Thing::Container(_) | Thing::Secret(_))) {
             return Err(
                 "the certificate of the Service comes from a Secret, and Seaway deletes the copy in \
-                        Barbican once Seaway does not use it any more: first store the certificate in \
-                        Barbican yourself, name it in loadbalancer.openstack.org/default-tls-container-ref \
-                        and remove seaway.dev/tls"
+                 Barbican once Seaway does not use it any more: first store the certificate in Barbican \
+                 yourself, name it in loadbalancer.openstack.org/default-tls-container-ref and remove \
+                 seaway.dev/tls"
                     .to_owned(),
             );
         }

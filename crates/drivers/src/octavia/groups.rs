@@ -265,8 +265,8 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
             |from: &SourceNetwork| *from == openings.from || there.beside(owner).any(|it| it == from);
         if let Some((_, why)) = there.unknown().find(|(from, _)| is_its(from)) {
             let message = format!(
-                "the addresses from which the load balancer reaches Nodes are unknown, so they are \
-                         not allowed in the security group: {why}"
+                "the addresses from which the load balancer reaches Nodes are unknown, so they are not \
+                 allowed in the security group: {why}"
             );
             let fix = "Name the subnet of the members: member-subnet-id in [LoadBalancer], or the annotation seaway.dev/member-subnet \
                        of the Service.";
@@ -274,8 +274,8 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
         }
         if let Some(refused) = there.refused.get(&Part::Rules) {
             let message = format!(
-                "the security group of the Nodes does not allow all ports of this \
-                                   Service, so some cannot be reached: {}",
+                "the security group of the Nodes does not allow all ports of this Service, so some cannot \
+                 be reached: {}",
                 refused.why
             );
             tell(owner, Reason::Failed, message, &refused.fix);
@@ -283,8 +283,8 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
         if let Some(refused) = refused_at.first() {
             let number = refused_at.len();
             let message = format!(
-                "{number} ports of Nodes did not get the security group, so the load \
-                                   balancer cannot reach these Nodes: {}",
+                "{number} ports of Nodes did not get the security group, so the load balancer cannot reach \
+                 these Nodes: {}",
                 refused.why
             );
             tell(owner, Reason::Failed, message, &refused.fix);

@@ -97,8 +97,7 @@ impl Octavia {
     /// From now on it is as if it were not there, as long as it is so.
     pub(super) fn abandon(&self, unit: &Unit, id: &Id<LoadBalancer>, observed: &mut Observed) {
         let text = format!(
-            "load balancer {id} is PENDING_CREATE for too long; Seaway creates another one \
-                            beside it"
+            "load balancer {id} is PENDING_CREATE for too long; Seaway creates another one beside it"
         );
         self.past(unit, |past| {
             past.abandoned = Some(id.clone());

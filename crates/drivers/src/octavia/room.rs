@@ -207,8 +207,10 @@ impl Short {
         let network = option.starts_with("--");
         let message = match network {
             true => {
-                format!("the quota of the project for {what} is used up; this needs {needs}, and nothing \
-                         was created")
+                format!(
+                    "the quota of the project for {what} is used up; this needs {needs}, and nothing was \
+                     created"
+                )
             }
             false => format!(
                 "the project may have {limit} {what}, and has {used}; this needs {needs} more, and nothing was created"

@@ -155,8 +155,7 @@ impl Octavia {
                 let again =
                     if found.is_empty() { String::new() } else { format!(" again: {}", some(&found, "; ")) };
                 let text = format!(
-                    "the load balancer of the Service is being created{provider}{again}; this may \
-                             take minutes"
+                    "the load balancer of the Service is being created{provider}{again}; this may take minutes"
                 );
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
@@ -167,8 +166,7 @@ impl Octavia {
             }
             (Step::Failover(id), _) => {
                 let text = format!(
-                    "load balancer {id} is in ERROR; Octavia fails it over, at the request \
-                                    of Seaway"
+                    "load balancer {id} is in ERROR; Octavia fails it over, at the request of Seaway"
                 );
                 self.tell(unit, Note { warning: true, reason: "FailingOver", text });
             }
@@ -257,8 +255,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     if let (true, Some(floating)) = (partial::keeps_floating(wish, observed), &observed.floating) {
         let at = floating.floating_ip_address.map_or_else(|| floating.id.to_string(), |it| it.to_string());
         let message = format!(
-            "the configuration makes load balancers internal; floating IP {at} of this load \
-                     balancer stays"
+            "the configuration makes load balancers internal; floating IP {at} of this load balancer stays"
         );
         let fix = "To release the floating IP, annotate the Service: seaway.dev/internal: \"true\".";
         let problem = |owner: &Owner| {

@@ -100,8 +100,7 @@ impl Room {
         let (what, until) = match self.held.contains_key(object) {
             true => (
                 "the new content of this Secret is not used",
-                "Until then the previous content stays \
-                                                                    in use.",
+                "Until then the previous content stays in use.",
             ),
             false => ("this Secret is not used", "Until then no listener is opened with this certificate."),
         };

@@ -100,10 +100,8 @@ impl Demand {
             (&http.cookie, at_front_door, self.wishes.written.get(STICKY))
             && name.as_str() != USUAL_COOKIE
         {
-            let message = format!(
-                "the load balancer chooses the name of its cookie: the cookie is not \
-                                   called {name}"
-            );
+            let message =
+                format!("the load balancer chooses the name of its cookie: the cookie is not called {name}");
             remark(field, message, "Say \"true\".");
         }
         if let (Some((_, CookieMode::Rewrite)), false, Some(field)) =

@@ -192,8 +192,7 @@ impl Owners {
             }
             Some(Whose::Oldest(_)) => format!("{host} belongs to another namespace, whose object is older"),
             None => format!(
-                "{host} is not among the host names that the configuration lists \
-                             (frontDoor.hostOwners)"
+                "{host} is not among the host names that the configuration lists (frontDoor.hostOwners)"
             ),
         }
     }

@@ -251,8 +251,7 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
         let fix = "Name the hosts: seaway.dev/host: shop.example. A LoadBalancer of its own needs no name.";
         problem(
             Reason::BadAnnotation,
-            "no host name says which TLS connections are passed through to this \
-                                        Service",
+            "no host name says which TLS connections are passed through to this Service",
             fix,
         );
         return guest;

@@ -206,8 +206,7 @@ fn emit<'s>(
         for bind in front.iter().filter(|it| it.ssl).copied().collect::<Vec<_>>() {
             close(
                 bind,
-                "this frontend has no certificate that the import can read, and it is not served \
-                         without TLS",
+                "this frontend has no certificate that the import can read, and it is not served without TLS",
                 context,
             );
         }
@@ -246,9 +245,7 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
             _ => None,
         });
         let why = match backend {
-            _ if bind.closed.is_some() => {
-                "the address is not understood: no listener is created for it"
-            }
+            _ if bind.closed.is_some() => "the address is not understood: no listener is created for it",
             _ if bind.ssl => {
                 "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for it"
             }

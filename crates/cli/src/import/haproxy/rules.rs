@@ -378,8 +378,7 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
         _ => {
             report.no_effect(
                 &line.place,
-                "this line takes effect only where another rule uses it, or is \
-                                         about logs",
+                "this line takes effect only where another rule uses it, or is about logs",
             );
             Action::Nothing
         }

@@ -231,8 +231,7 @@ fn of_others(key: &str, value: &str, place: &Place, options: &mut Options, conte
         true => {
             report.closed(
                 place,
-                "this annotation may protect something, and Seaway reads only annotations \
-                                  of ingress-nginx",
+                "this annotation may protect something, and Seaway reads only annotations of ingress-nginx",
             );
             options.closed.get_or_insert_with(|| key.to_owned());
         }

@@ -228,9 +228,11 @@ fn prepare<'s, 'd>(
     let says_default = front.iter().any(|(it, _)| it.is_default);
     let is_default = says_default || (server.names.has_none && is_first(first));
     if !is_default && !server.names.hosts.is_empty() && is_first(first) {
-        context.report.differs(&server.directive.place, "nginx gives this server requests for unknown host \
-                                                         names as well; in Seaway they get 404, unless its \
-                                                         listen has `default_server`");
+        context.report.differs(
+            &server.directive.place,
+            "nginx gives this server requests for unknown host names as well; in Seaway they get 404, \
+             unless its listen has `default_server`",
+        );
     }
     let mut served = served(server, context);
     if let Some(why) = &closed {

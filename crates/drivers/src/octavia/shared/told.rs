@@ -42,8 +42,7 @@ pub(in crate::octavia) fn unwelcome(
         return problem(
             Reason::Unsupported,
             message,
-            "Remove the request for an internal load balancer, or \
-                                                      the annotation that names this load balancer.",
+            "Remove the request for an internal load balancer, or the annotation that names this load balancer.",
         );
     }
     let taken = shared.taken.iter().find(|(id, _)| wish.listeners.contains_key(id));
