@@ -470,7 +470,8 @@ pub(crate) fn covers(name: &HostPattern, host: &HostPattern) -> bool {
 
 fn vanished(object: &ObjectRef) -> Problem {
     let what = if object.kind == Kind::File { "file" } else { "Secret" };
-    let message = format!("this {what} was deleted or cannot be read any more; its last content stays in use");
+    let message =
+        format!("this {what} was deleted or cannot be read any more; its last content stays in use");
     let problem = Problem::new(object.clone(), Reason::NoSuchSecret, message);
     problem.fix(format!(
         "Create the {what} again, or name another one. Its last content stays in use until no object names this {what}."
