@@ -374,8 +374,8 @@ impl Driver for StatusDriver {
         {
             complain(
                 Reason::Unsupported,
-                "this cluster knows no ipMode: kube-proxy on every node answers the address itself, and it does \
-                 not come here"
+                "this cluster does not support ipMode: kube-proxy on every Node takes the traffic for the \
+                 address, and no traffic reaches Seaway"
                     .to_owned(),
                 "Upgrade to Kubernetes 1.31 or later.".to_owned(),
             );

@@ -219,7 +219,7 @@ fn rival(scene: &Scene) {
     };
     status(r#"{"ingress":[{"ip":"192.0.2.99"}]}"#);
     let told = || condition(scene, "portless", "Problems", "message");
-    until("it is said who it is", || told().contains("rival writes the status of this Service"));
+    until("it is said who it is", || told().contains("rival also writes the status of this Service"));
     let of = "reason=OtherController,regarding.name=portless";
     let events =
         || scene.cluster.kubectl(&["get", "events.events.k8s.io", "--field-selector", of, "-o", "name"]);

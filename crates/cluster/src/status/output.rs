@@ -65,11 +65,14 @@ impl fmt::Display for EventText {
 /// What a Service is told where somebody else writes its addresses.
 pub(crate) fn rival_problem(object: ObjectRef, published: &Published) -> Option<Problem> {
     let other = published.rival()?;
-    let message = format!("{other} writes the status of this Service, too; it is left to it");
+    let message = format!(
+        "{other} also writes the status of this Service; Seaway leaves the status to that controller"
+    );
     let problem = Problem::new(object, Reason::OtherController, message);
     Some(problem.fix(
-        "Give the Service a loadBalancerClass that only one of the two serves; or, if the other is gone, take what it \
-         wrote away: kubectl patch service NAME --subresource=status --type=merge -p '{\"status\":{\"loadBalancer\":null}}'.",
+        "Give the Service a loadBalancerClass that only one of the two serves; or, if the other controller \
+         is gone, remove what it wrote: kubectl patch service NAME --subresource=status --type=merge -p \
+         '{\"status\":{\"loadBalancer\":null}}'.",
     ))
 }
 
@@ -335,12 +338,12 @@ fn ready(status: &Status) -> Condition {
     } else if let Some(waits) = &status.waits {
         (PENDING, waits.to_string())
     } else if status.addresses.is_empty() {
-        ("NoAddress", "it has no address".to_owned())
+        ("NoAddress", "the Service has no address".to_owned())
     } else if status.serving.is_empty() {
-        ("NotServed", "no host serves it".to_owned())
+        ("NotServed", "no host serves the Service".to_owned())
     } else {
         let serving: Vec<String> = status.serving.iter().map(ToString::to_string).collect();
-        ("PartlyServed", format!("served at {} alone", serving.join(", ")))
+        ("PartlyServed", format!("served only at {}", serving.join(", ")))
     };
     Condition {
         kind: READY.into(),

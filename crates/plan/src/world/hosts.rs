@@ -242,7 +242,7 @@ impl World {
         if state.planned.load_balancer.binds.is_empty() || !hosts.all(|host| is_excluded(host)) {
             return None;
         }
-        let message = format!("no host serves it: every host is a Node with the label {EXCLUDED}");
+        let message = format!("no host serves the Service: every host is a Node with the label {EXCLUDED}");
         let problem = Problem::new(demand.owner.object(), Reason::HostsExcluded, message);
         Some(problem.fix(format!("To have a Node serve: kubectl label node {first} {EXCLUDED}-")))
     }
