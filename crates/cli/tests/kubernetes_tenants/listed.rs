@@ -45,7 +45,7 @@ fn names_that_nobody_lists_are_refused_and_who_is_beyond_its_share_of_the_front_
     until("what is listed for its namespace is served", own_are_served);
     let why = "is not among the host names that the configuration lists";
     shared.is_refused("unlisted", &format!("unlisted.example {why}"));
-    shared.is_refused("squatter", "shop.example is another namespace's");
+    shared.is_refused("squatter", "shop.example belongs to another namespace");
     ["unlisted", "squatter"].iter().for_each(|it| shared.is_refused(it, "NotAllowed: "));
     let says = |route: &str, why: &str| shared.told_of_route(route).iter().any(|it| it.contains(why));
     until("the route is refused, too", || {

@@ -146,7 +146,7 @@ fn an_address_fails_over_between_two_hosts_that_share_a_key() {
         for edge in [owner, other] {
             until("both know who announces", || {
                 let (status, _, message) = lan.announced(edge);
-                status == "True" && message.contains(&format!("host {} announces it", names[owner]))
+                status == "True" && message.contains(&format!("host {} announces this address", names[owner]))
             });
         }
         // Killed: it cannot say anything any more.

@@ -109,8 +109,8 @@ async fn what_tags_do_not_tell_for_certain_stays_as_it_is() {
     let elsewhere = Present { namespace: "elsewhere".into(), ..present("uid-9", "nginxservice") };
     assert!(why(&listed(&scene, &[elsewhere]).await[0]).contains("no Service"));
     for (more, told) in [
-        (vec!["seaway.dev/cluster=third"], "the cluster third as its owner"),
-        (vec!["seaway.dev/cluster=new-1"], "this cluster as its owner"),
+        (vec!["seaway.dev/cluster=third"], "the cluster third as the owner"),
+        (vec!["seaway.dev/cluster=new-1"], "this cluster as the owner"),
         (vec!["seaway.dev/guest=6c1d/uid-2/default/other"], "several Services"),
         (vec!["seaway.dev/guests-of=third"], "several Services"),
         (vec!["seaway.dev/left"], "several Services"),

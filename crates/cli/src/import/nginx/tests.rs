@@ -375,5 +375,5 @@ fn nothing_is_open_that_nginx_closes() {
     let asks = format!(
         "server {{ {tls} server_name a.b; ssl_verify_client on; ssl_client_certificate /ca.pem; location / {{ {TO} }} }}"
     );
-    assert!(!imported("nginx", &asks).1.lines(false).concat().contains("not read where it stands"));
+    assert!(!imported("nginx", &asks).1.lines(false).concat().contains("not read in this place"));
 }

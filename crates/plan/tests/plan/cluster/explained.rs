@@ -49,10 +49,7 @@ fn a_service_that_is_left_as_it_is_in_a_cloud_is_told_so() {
     let service = Service { held: Held::ByUs, ..classless() };
     for native in [false, true] {
         let told = told(&service, None, false, native);
-        assert!(
-            told.contains("no setting gives it to the cloud") && told.contains("stays as it is"),
-            "{told}"
-        );
+        assert!(told.contains("no setting chooses the cloud") && told.contains("stays as it is"), "{told}");
         assert!(!told.contains("somebody else's") && !told.contains("not served"), "{told}");
     }
     let told = told(&clouded(&[("seaway.dev/released", "true")]), None, true, false);

@@ -275,7 +275,7 @@ fn what_keeps_hosts_from_announcing_is_a_problem_with_its_fix() {
         (
             Layer2Progress::Conflict,
             Reason::AddressConflict,
-            vec!["host a does not announce it", "02:00:00:00:00:09", "02:00:00:00:00:01"],
+            vec!["host a does not announce this address", "02:00:00:00:00:09", "02:00:00:00:00:01"],
         ),
         (
             Layer2Progress::Contested,

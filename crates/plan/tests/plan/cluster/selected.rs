@@ -68,7 +68,7 @@ fn nodes_are_chosen_by_their_labels_whenever_these_change() {
 /// Addresses, by name, of members that only the file leaves out.
 fn passed_over(world: &World, service: &Service) -> Vec<String> {
     let it = planned(world, service);
-    let outside = it.options.outside.as_ref().expect("a cloud serves the Service");
+    let outside = it.options.outside.as_ref().expect("a cloud serves it");
     outside.passed_over.values().flatten().map(|it| it.node.clone().unwrap_or_default().to_string()).collect()
 }
 

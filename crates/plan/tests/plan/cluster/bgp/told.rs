@@ -159,7 +159,7 @@ fn an_advertisement_that_cannot_be_read_keeps_pools_silent_that_no_other_is_abou
     assert_eq!(routes(&world), ["tor:"]);
     let told = world.problems();
     assert!(
-        told.iter().any(|it| it.object == broken && it.message.contains("no pool is announced by BGP")),
+        told.iter().any(|it| it.object == broken && it.message.contains("are not announced by BGP")),
         "{told:?}"
     );
     world.apply(advertisement("a", BgpAdvertisement { scope: of_pool(), ..BgpAdvertisement::default() }));
