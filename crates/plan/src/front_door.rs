@@ -333,7 +333,7 @@ impl FrontDoor {
                     && before.certificates == now.certificates
             }
             (None, Some((_, only))) | (Some((only, _)), None) => {
-                !only.leads() && only.certificates.is_empty()
+                !only.has_rules() && only.certificates.is_empty()
             }
             (None, None) => true,
         };

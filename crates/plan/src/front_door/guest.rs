@@ -39,6 +39,8 @@ pub(super) struct Guest {
     pub(super) owner: Owner,
     pub(super) rules: Vec<Arc<Rule>>,
     sent_on: SentOn,
+    /// What protects it cannot be followed: its rules answer 503, and for them alone no listener is opened.
+    pub(super) is_closed: bool,
     /// Where it is; `None` is the main one.
     pub(super) entrances: Vec<Option<Name>>,
     /// It names an entrance that is not there, and may mean each of these: what it protects is closed there.
@@ -112,6 +114,7 @@ impl Guest {
             owner: Owner::Object { object, uid: uid.clone() },
             rules: Vec::new(),
             sent_on: SentOn::default(),
+            is_closed: false,
             entrances: vec![None],
             closed_at: Vec::new(),
             claims: BTreeMap::new(),
@@ -163,6 +166,10 @@ impl Guest {
 
     /// It is there at all.
     pub(super) fn leads(&self) -> bool {
+        !self.is_closed && self.has_rules()
+    }
+
+    pub(super) fn has_rules(&self) -> bool {
         !self.rules.is_empty() || self.through.is_some()
     }
 

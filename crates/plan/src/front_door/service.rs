@@ -95,7 +95,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     };
     if let Some(why) = unguarded(service, &wishes, config) {
         guest.problems.extend(refused(&key, &wishes, why));
-        close(&mut guest, &key, &ports, &wishes, config);
+        close(&mut guest, places(&key, &ports, &wishes, config));
         return Some(guest);
     }
     guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given);
@@ -187,8 +187,9 @@ fn places(key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Co
 
 /// The Service keeps its places, and answers 503 there: without it, a Service at a path above would answer requests that this one
 /// is meant to protect.
-fn close(guest: &mut Guest, key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Config) {
-    for place in places(key, ports, wishes, config) {
+fn close(guest: &mut Guest, places: Vec<Served>) {
+    guest.is_closed = true;
+    for place in places {
         guest.rule(rule(&guest.owner, &place, unavailable()), |_| place.field.clone());
     }
 }
@@ -244,7 +245,9 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
     if let Some(why) = why_not_passed_through(service, wishes) {
         problem(Reason::Unsupported, why.as_str(), REMOVE_IT);
         let ports: Vec<&ServicePort> = service.ports.iter().collect();
-        close(&mut guest, &key, &ports, wishes, config);
+        let mut of_hosts = places(&key, &ports, wishes, config);
+        of_hosts.retain(|it| !it.hosts.is_empty());
+        close(&mut guest, of_hosts);
         return guest;
     }
     if wishes.http.hosts.is_empty() {

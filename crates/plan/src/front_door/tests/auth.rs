@@ -183,7 +183,7 @@ fn where_no_password_can_be_asked_for_nothing_is_opened() {
         let world = world(Config::default(), [put(&web), backed(&web), super::scene::told(&two())]);
         let count = match kind {
             ServiceKind::LoadBalancer => own(&world, &web).listeners.len(),
-            _ => entrances(&world).len(),
+            _ => served(&world).len(),
         };
         assert_eq!(count, open, "{say:?}");
         let is_told = |it: &Problem| it.message.contains(message) && it.field.contains("seaway.dev/");

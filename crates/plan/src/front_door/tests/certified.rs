@@ -211,13 +211,13 @@ fn clients_are_not_asked_for_certificates_where_that_cannot_be() {
     ] {
         let shop = saying(service("shop", &[80]), &say);
         let world = with_certificates(config, &[shop]);
-        assert_eq!(entrances(&world), [""; 0], "{say:?}");
+        assert_eq!(served(&world), [""; 0], "{say:?}");
         assert!(problems(&world).iter().any(|it| it.contains(told_of)), "{say:?}: {:?}", problems(&world));
     }
     // Beside a host name, a path of all names is left out.
     let shop = saying(service("shop", &[80]), &[at("a.example"), CLIENTS, ("seaway.dev/path", "/shop")]);
     let world = with_certificates(Config::default(), &[shop]);
-    assert_eq!(entrances(&world), ["a.example/ -> default/shop:80"]);
+    assert_eq!(served(&world), ["a.example/ -> default/shop:80"]);
     assert!(problems(&world)[0].contains("seaway.dev/path"), "{:?}", problems(&world));
     // It cannot be had over http.
     let shop =

@@ -73,10 +73,12 @@ fn a_service_whose_protection_is_not_understood_answers_503_at_its_places() {
 fn hosts_that_cannot_be_passed_through_with_protection_answer_503() {
     let hosts = [("seaway.dev/host", "a.example"), ("seaway.dev/tls-passthrough", "true")];
     let shop = saying(saying(service("shop", &[443]), &hosts), &[("seaway.dev/source-ranges", "10.0.0.0/8")]);
-    let world = world(Config::default(), [put(&shop), backed(&shop)]);
-    let rules = rules_at(&world, None, "shop");
-    let of_host: Vec<&Rule> = rules.iter().filter(|it| !it.hosts.is_empty()).collect();
-    assert!(!of_host.is_empty() && rules.iter().all(|it| answers(it) == Some(503)), "{rules:?}");
+    let rules = rules_at(&beside_root(Config::default(), &shop), None, "shop");
+    let hosts: Vec<String> = rules.iter().flat_map(|it| &it.hosts).map(ToString::to_string).collect();
+    assert_eq!(hosts, ["a.example"]);
+    assert!(rules.iter().all(|it| answers(it) == Some(503)), "{rules:?}");
+    // For its sake alone, no port is opened.
+    assert!(load_balancer(&world(Config::default(), [put(&shop), backed(&shop)])).is_none());
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn where_nobody_can_be_asked_nothing_is_opened() {
                 Desired::LoadBalancer(it) => assert!(it.listeners.is_empty(), "{say:?}"),
                 other => panic!("it is ours: {other:?}"),
             },
-            _ => assert_eq!(entrances(&world), [""; 0], "{say:?}"),
+            _ => assert_eq!(served(&world), [""; 0], "{say:?}"),
         }
         assert!(
             problems_of(&world).iter().any(|it| it.field.contains("seaway.dev/")),

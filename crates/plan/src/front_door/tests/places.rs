@@ -290,7 +290,7 @@ fn what_is_asked_for_is_planned_or_a_problem() {
             let here = places(name).iter().any(|it| at.places().contains(it));
             let works = here && planned(&before) != planned(&after);
             // What protects and cannot be had there keeps a Service out.
-            let closed = !at.is_own() && entrances(&after).is_empty();
+            let closed = !at.is_own() && served(&after).is_empty();
             if !works && !closed && !told_of(&after, name) {
                 silent.push(format!("{name} {at:?}"));
             }

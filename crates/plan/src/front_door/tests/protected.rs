@@ -317,7 +317,7 @@ fn what_protects_and_cannot_be_had_at_the_front_door_keeps_a_service_out() {
         {
             let shop = saying(service("shop", &[80]), &say);
             let world = world(Config::default(), [put(&shop), backed(&shop), told(&authorities("ca"))]);
-            assert_eq!(entrances(&world), [""; 0], "{say:?}");
+            assert_eq!(served(&world), [""; 0], "{say:?}");
             assert_ne!(problems(&world), [""; 0], "{say:?}");
         }
     }

@@ -146,6 +146,11 @@ pub(super) fn entrances(world: &World) -> Vec<String> {
     view.iter().flat_map(|it| it.leads.iter().map(|lead| format!("{} -> {}", lead.at, lead.to))).collect()
 }
 
+/// The same, without places that are closed for the sake of what protects them.
+pub(super) fn served(world: &World) -> Vec<String> {
+    entrances(world).into_iter().filter(|it| !it.ends_with(" -> answer 503")).collect()
+}
+
 /// `"Service default/shop: field: message"`
 pub(super) fn problems(world: &World) -> Vec<String> {
     world.problems().iter().map(Problem::to_string).collect()

@@ -167,7 +167,7 @@ fn tls_is_not_passed_on_to_a_service_with_source_ranges() {
         let mut web = saying(service("web", &[443]), &[&say[..], &through].concat());
         web.source_ranges = field.iter().map(|it: &&str| it.parse().expect("a network")).collect();
         let world = world(Config::default(), [put(&web), backed(&web)]);
-        assert!(entrances(&world).is_empty());
+        assert!(served(&world).is_empty());
         let problem = world.problems().remove(0);
         assert_eq!(
             (problem.reason, problem.field.as_str()),
