@@ -25,7 +25,7 @@ mod stored;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use seaway_acme::{Account, AcmeError, Directory, ExternalAccount, Key};

@@ -182,9 +182,13 @@ async fn work(driver: &Certificates, order: &CertificateOrder, times: usize) -> 
     let desired = Desired::CertificateOrder(Arc::new(order.clone()));
     let mut last = None;
     for _ in 0..times {
-        let mut observed = driver.observe(&unit, &desired).await.expect("it is looked at");
+        let mut observed =
+            driver.observe(&Context::default(), &unit, &desired).await.expect("it is looked at");
         for step in driver.steps(&desired, &observed) {
-            driver.apply(&unit, &step, &mut observed).await.expect("the process goes on");
+            driver
+                .apply(&Context::default(), &unit, &step, &mut observed)
+                .await
+                .expect("the process goes on");
         }
         driver.conclude(&unit, &desired, &observed);
         last = Some(observed);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_drivers::haproxy::HaproxyHost;
-use seaway_engine::Driver as _;
+use seaway_engine::{Context, Driver as _, Patch};
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{Desired, Pool, load_balancer::Bind};
 use seaway_proxy::{ListenerStatistics, PoolStatistics};
@@ -70,7 +70,11 @@ async fn listeners_and_members_are_counted_through_reloads_and_swaps() {
     // Its slot is another member's now.
     let pool = both.pools.values().next().expect("one pool");
     let swapped = Pool { members: balancing::pool(&[two]).members, ..(**pool).clone() };
-    assert!(host.swap(&unit(&owner), Arc::new(swapped)).await.expect("it is done"));
+    assert!(
+        host.patch(&Context::default(), &unit(&owner), &Patch::Members(Arc::new(swapped)))
+            .await
+            .expect("it is done")
+    );
     served(4, "two");
     let now = counted(&host, |it| total(it, two) == 4 && it.0[0].traffic.total == 9).await;
     assert_eq!(total(&now, one), 0, "it has left");
@@ -101,7 +105,7 @@ async fn a_dead_haproxy_serves_nothing_until_it_can_be_started_again() {
             symlink(PROGRAM, &program).expect("a link");
         }
         timeout(PATIENCE, news.changed()).await.expect("it is told").expect("it is followed");
-        let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
+        let observed = host.observe(&Context::default(), &unit, &Desired::Absent).await.expect("it is known");
         let told = host.conclude(&unit, &wanted, &observed);
         assert_eq!(
             (told.serving.is_empty(), told.problems.len()),
@@ -124,7 +128,7 @@ async fn a_port_of_the_machine_is_not_taken_at_an_address_of_a_pool() {
     wanted.binds = vec![Bind::Ledger(ip)];
     settle(&host, &owner, &desired(wanted.clone())).await.expect("the rest of it is served");
     let unit = unit(&owner);
-    let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
+    let observed = host.observe(&Context::default(), &unit, &Desired::Absent).await.expect("it is known");
     let told = host.conclude(&unit, &desired(wanted), &observed);
     assert_eq!(told.serving.iter().map(|it| it.port).collect::<Vec<_>>(), [20_114]);
     let why: Vec<String> = told.problems.iter().map(|it| it.1.to_string()).collect();

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use seaway_drivers::haproxy::HaproxyHost;
-use seaway_engine::Driver as _;
+use seaway_engine::{Context, Driver as _, Patch};
 use seaway_model::{Owner, Pool};
 use tokio::{runtime::Builder, task::JoinSet};
 
@@ -36,7 +36,8 @@ fn allocations(test: u8, count: u16) -> Option<u64> {
     let swap = |host: &HaproxyHost, to: std::net::SocketAddr| {
         let wanted = load_balancer(owner, ip, &[], &[to]);
         let pool: Arc<Pool> = wanted.pools.values().next().expect("one pool").clone();
-        assert!(runtime.block_on(host.swap(&unit(owner), pool)).expect("it is done"));
+        let (context, patch) = (Context::default(), Patch::Members(pool));
+        assert!(runtime.block_on(host.patch(&context, &unit(owner), &patch)).expect("it is done"));
     };
     // The first one may make what is kept.
     swap(&host, two);
