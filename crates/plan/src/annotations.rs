@@ -6,6 +6,7 @@ mod clients;
 mod cloud;
 mod compression;
 mod http;
+mod meant;
 mod names;
 mod octavia;
 mod other_names;
@@ -15,11 +16,11 @@ mod protecting;
 mod table;
 mod tls;
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::LazyLock, time::Duration};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Name, Problem, Reason,
+    Config, Name, Problem, Reason,
     config::{Defaults, MembersFrom},
     fact::Labels,
     load_balancer::{
@@ -40,6 +41,7 @@ pub(crate) use cloud::{
 };
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
+pub use meant::{Meant, meant, name_of};
 pub use names::DNS_NAMES;
 use names::OF_EXTERNAL_DNS;
 pub(crate) use names::{DNS_TTL, has_hostname, hostnames};
@@ -121,6 +123,8 @@ pub struct HttpWishes {
     pub spoken_at: OfPorts<bool>,
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
+    /// What says where it is to be there is not understood: it is nowhere.
+    pub place_unclear: bool,
     pub hosts: Vec<HostPattern>,
     /// Where at the front door, by the names of its entrances; empty: at the main one.
     pub entrances: Vec<Name>,
@@ -174,6 +178,12 @@ impl HttpWishes {
 }
 
 impl Wishes {
+    /// Where the defaults of the configuration do not matter.
+    pub fn by_default() -> Wishes {
+        static DEFAULTS: LazyLock<Defaults> = LazyLock::new(|| Config::default().defaults);
+        Wishes::of(&DEFAULTS)
+    }
+
     pub fn of(defaults: &Defaults) -> Wishes {
         Wishes {
             members: defaults.members,
@@ -272,8 +282,8 @@ impl Wishes {
             let is_known = rows().any(|row| row.names.contains(&key.as_str()));
             if !is_known && key.as_str() != PUBLISHED {
                 let mut problem = unknown(object, key, meant, prefix);
-                if self.close_for_misspelt(meant) {
-                    problem.message.push_str("; no listener is opened until this is corrected");
+                if let Some(then) = self.close_for_misspelt(meant) {
+                    problem.message.extend(["; ", then]);
                 }
                 problems.push(problem);
             }
@@ -310,6 +320,7 @@ impl Wishes {
                 "names of this Service that are published stay in DNS as they are, and no others are added"
             }
             DNS_TTL => "the TTL of the zone is used",
+            option if self.leave_front_door_for(option) => protecting::NO_PLACE,
             option => self.close_for(option).unwrap_or("the default is used"),
         }
     }
@@ -356,21 +367,19 @@ fn unknown(object: &ObjectRef, key: &Name, meant: &str, prefix: &str) -> Problem
 
 /// What to write instead of a name that means nothing. Prefixes that all names have make no two of them alike.
 fn meant_instead(meant: &str, prefix: &str) -> String {
-    let names = rows().flat_map(|row| row.names).filter_map(|it| it.strip_prefix(prefix));
-    let names: Vec<&str> = names.collect();
     let meant = meant.strip_prefix(prefix).unwrap_or(meant);
-    if let Some(name) = nearest(meant, &names) {
-        return format!("Did you mean {prefix}{name}?");
+    if prefix != OURS {
+        let names = rows().flat_map(|row| row.names).filter_map(|it| it.strip_prefix(prefix));
+        let names: Vec<&str> = names.collect();
+        return match nearest(meant, &names) {
+            Some(name) => format!("Did you mean {prefix}{name}?"),
+            None => "docs/annotations.md lists them all.".to_owned(),
+        };
     }
-    match other_name(meant).filter(|_| prefix == OURS) {
-        Some(OtherName { ours, fix }) => {
-            let name = if ours.is_empty() || ours == WEIGHT {
-                String::new()
-            } else {
-                format!("Did you mean {ours}? ")
-            };
-            format!("{name}{fix}").trim_end().to_owned()
-        }
+    let Meant { ours, fix } = meant::meant(meant);
+    match ours.filter(|it| *it != WEIGHT) {
+        Some(ours) => format!("Did you mean {ours}? {fix}").trim_end().to_owned(),
+        None if !fix.is_empty() => fix.to_owned(),
         None => "docs/annotations.md lists them all.".to_owned(),
     }
 }

@@ -209,7 +209,7 @@ fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Serv
             let _ = writeln!(text, "  entrance {name}, at {}", at.join(", "));
         }
         text.push_str(&told);
-    } else if let Some(why) = front_door::why_not(service, world.config()) {
+    } else if let Some(why) = front_door::why_not(service, world.given()) {
         let _ = writeln!(text, "  not at the front door: {why}");
     }
 }

@@ -13,6 +13,7 @@ use seaway_model::{
 
 use crate::{
     certificates::Certificates,
+    guarded::{self, Guards},
     own_listeners::{Dependent, OwnListeners},
     tenant_shares::TenantShares,
 };
@@ -79,6 +80,7 @@ pub struct Index {
     answers: HashMap<Name, Arc<NameAnswer>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
     routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
+    pub(crate) guards: Guards,
     /// Follows from grants, not from facts alone: the World keeps it.
     pub(crate) own: OwnListeners,
     /// So is this.
@@ -101,8 +103,12 @@ impl Index {
             Fact::Service(it) => {
                 let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
                 let members = self.own.set_service(&key, &it.cluster_ips);
-                let mut touched =
-                    changed(self.services.insert(key.clone(), it.clone()), it, Touched::Service(key));
+                let mut touched = self.guard(key.object(), guarded::by_service(it));
+                touched.extend(changed(
+                    self.services.insert(key.clone(), it.clone()),
+                    it,
+                    Touched::Service(key),
+                ));
                 touched.extend((!members.is_empty()).then_some(Touched::Members(members)));
                 touched
             }
@@ -128,7 +134,13 @@ impl Index {
             Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, Touched::Host),
             Fact::HttpRoute(it) => {
                 let object = it.object();
-                changed(self.routes.insert(object.clone(), it.clone()), it, Touched::Route(object))
+                let mut touched = changed(
+                    self.routes.insert(object.clone(), it.clone()),
+                    it,
+                    Touched::Route(object.clone()),
+                );
+                touched.extend(self.guard(object, guarded::by_route(it)));
+                touched
             }
             Fact::AddressPool(_)
             | Fact::Secret(_)
@@ -137,6 +149,11 @@ impl Index {
             | Fact::NameOwner(_)
             | Fact::Challenge(_) => Vec::new(),
         }
+    }
+
+    /// Services that are guarded now, or no more.
+    fn guard(&mut self, by: ObjectRef, all: BTreeSet<ServiceKey>) -> Vec<Touched> {
+        self.guards.set(by, all).into_iter().map(Touched::Service).collect()
     }
 
     /// The last value of each label that it has no more.
@@ -181,7 +198,8 @@ impl Index {
                     let members = self.own.set_service(&key, &[]);
                     let service = self.services.remove(&key).map(|_| Touched::Service(key));
                     let members = (!members.is_empty()).then_some(Touched::Members(members));
-                    return service.into_iter().chain(members).collect();
+                    let guarded = self.guard(object.clone(), BTreeSet::new());
+                    return service.into_iter().chain(members).chain(guarded).collect();
                 }
                 Kind::Namespace => {
                     self.namespaces.remove(&object.name).map(|_| Touched::Namespace(object.name.clone()))
@@ -190,7 +208,11 @@ impl Index {
                     self.lost_labels.remove(&object.name);
                     self.nodes.remove(&object.name).map(|_| Touched::Node(object.name.clone()))
                 }
-                Kind::HTTPRoute => self.routes.remove(object).map(|_| Touched::Route(object.clone())),
+                Kind::HTTPRoute => {
+                    let route = self.routes.remove(object).map(|_| Touched::Route(object.clone()));
+                    let guarded = self.guard(object.clone(), BTreeSet::new());
+                    return route.into_iter().chain(guarded).collect();
+                }
                 _ => None,
             },
             FactRef::Endpoints(object, part) => {

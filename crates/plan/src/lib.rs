@@ -32,6 +32,7 @@ pub mod explain;
 mod forward_auth;
 mod front_door;
 pub mod fuzz;
+mod guarded;
 mod http;
 pub mod index;
 pub mod ledger;

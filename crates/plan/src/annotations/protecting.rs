@@ -5,20 +5,23 @@
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
-    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, Row, SOURCE_RANGES, TLS,
-    TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, other_names::other_name, rows,
+    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, FRONT_DOOR, HOST, OURS, PASSTHROUGH, PATH, PROXY_FROM, RATE,
+    Row, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes,
+    meant::{meant, name_of},
+    nobody, rows,
 };
-use crate::spelling::{distance, nearest};
+use crate::spelling::distance;
 
 /// Whether clients have to show a certificate.
 pub const CLIENTS: &str = "seaway.dev/client-certificates";
 
 /// Done by our own data plane alone.
-const HERE_ALONE: [&str; 4] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE, ENTRANCE];
+const HERE_ALONE: [&str; 5] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE, ENTRANCE, RATE];
 
 /// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
-const ANYWHERE: [&str; 11] = [
+const ANYWHERE: [&str; 12] = [
     DENIED,
+    CONNECTIONS,
     BASIC_AUTH,
     FORWARD_AUTH,
     FORWARD_HEADERS,
@@ -32,7 +35,7 @@ const ANYWHERE: [&str; 11] = [
 ];
 
 /// Which clients are let in, and how often, wherever they ask.
-const OF_CLIENTS: [&str; 9] = [
+pub(super) const OF_CLIENTS: [&str; 9] = [
     SOURCE_RANGES,
     DENIED,
     CLIENT_RATE,
@@ -56,6 +59,10 @@ const IN_CLOUDS: [&str; 8] = [
     "seaway.dev/backend-tls-container",
 ];
 
+/// Which place a Service has at the front door, or whether it has one.
+const PLACES: [&str; 3] = [HOST, PATH, FRONT_DOOR];
+pub(super) const NO_PLACE: &str = "it has no place at the front door until this is corrected";
+
 /// Whether an annotation of that name protects: a Service that means to have it is not to be served without.
 pub fn protects(name: &str) -> bool {
     let is_one = |it: &&str| *it == SOURCE_RANGES || ANYWHERE.contains(it) || HERE_ALONE.contains(it);
@@ -67,13 +74,15 @@ pub fn lets_clients_in(name: &str) -> bool {
     OF_CLIENTS.contains(&name)
 }
 
-/// Our name for it, where a single letter of `seaway.dev` is wrong and the rest is one of ours.
+/// Our name for a key whose prefix is nearly ours: a single letter of it is wrong, or what stands behind it is no slash.
 pub(super) fn of_ours(key: &str) -> Option<String> {
-    let (domain, name) = key.split_once('/')?;
     let ours = OURS.trim_end_matches('/');
-    let meant = format!("{OURS}{name}");
-    let is_ours = rows().any(|row| row.names.contains(&meant.as_str()));
-    (domain != ours && is_ours && distance(domain, ours) == 1).then_some(meant)
+    let is_ours = match key.split_once('/') {
+        Some((domain, _)) => domain != ours && distance(domain, ours) == 1,
+        None => key.starts_with(ours),
+    };
+    let name = name_of(key).filter(|it| is_ours && meant(it).ours.is_some())?;
+    Some(format!("{OURS}{name}"))
 }
 
 impl Wishes {
@@ -97,21 +106,34 @@ impl Wishes {
 
     /// Closes what an unknown name was probably to protect, unless that is said as well. (In a cloud, what is there stays
     /// as it is: such a name was ignored there when it was made.)
-    pub(super) fn close_for_misspelt(&mut self, key: &str) -> bool {
-        let here = |name: &'static str| name.strip_prefix(OURS);
-        let names: Vec<&str> = rows().flat_map(|row| row.names).copied().filter_map(here).collect();
-        let Some(key) = key.strip_prefix(OURS) else { return false };
-        let alias = other_name(key).and_then(|it| here(it.ours));
-        let Some(meant) = nearest(key, &names).or(alias) else { return false };
-        let is_meant = |row: &&'static Row| row.names.iter().any(|it| here(it) == Some(meant));
-        let option = rows().find(is_meant).map(Row::name);
-        let protects = option.is_some_and(|it| {
-            let is_one = it == SOURCE_RANGES || ANYWHERE.contains(&it) || HERE_ALONE.contains(&it);
-            is_one && !self.written.contains_key(it)
-        });
-        self.closed |= protects;
-        self.clients_unclear |= protects && option.is_some_and(|it| OF_CLIENTS.contains(&it));
-        protects
+    pub(super) fn close_for_misspelt(&mut self, key: &str) -> Option<&'static str> {
+        let meant = meant(key.strip_prefix(OURS)?);
+        if let Some(option) = meant.ours.filter(|it| !self.written.contains_key(it))
+            && self.leave_front_door_for(option)
+        {
+            return Some(NO_PLACE);
+        }
+        let option = meant.protection().filter(|it| !self.written.contains_key(it))?;
+        self.closed = true;
+        self.clients_unclear |= OF_CLIENTS.contains(&option);
+        Some("no listener is opened until this is corrected")
+    }
+
+    /// Where it is to be at the front door is not understood: it is nowhere there, rather than at all hosts.
+    pub(super) fn leave_front_door_for(&mut self, option: &str) -> bool {
+        let is_place = PLACES.contains(&option);
+        self.http.place_unclear |= is_place;
+        is_place
+    }
+
+    /// Whether a route that says this lets fewer in than the Services it leads to.
+    pub(crate) fn guards(&self) -> bool {
+        let is_open = self.sources.is_empty() && self.denied.is_empty() && self.http.rate.is_none();
+        !is_open
+            || self.clients_unclear
+            || !self.http.entrances.is_empty()
+            || self.http.asks_who_it_is()
+            || self.protection().is_some()
     }
 
     /// What is asked for and cannot be had for a route, or where TLS is passed on.

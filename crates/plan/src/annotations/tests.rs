@@ -70,6 +70,12 @@ fn a_misspelt_name_that_would_protect_closes_unless_the_right_one_is_there_too()
         ("seaway.dev/pool", "public", false),
         ("example.dev/source-range", "10.0.0.0/8", false),
         ("seway.dev/source-ranges", "10.0.0.0/8", true),
+        ("seway.dev/source-rangs", "10.0.0.0/8", true),
+        ("seaway.dev.source-ranges", "10.0.0.0/8", true),
+        ("seaway.dev-sourceranges", "10.0.0.0/8", true),
+        ("seaway.dev.team", "web", false),
+        ("seaway.dev/basic-auth-secret", "users", true),
+        ("seaway.dev/basic-auth-relm", "Shop", true),
         ("seaway.de/balance", "first", false),
         ("subway.dev/source-ranges", "10.0.0.0/8", false),
     ] {
@@ -78,6 +84,14 @@ fn a_misspelt_name_that_would_protect_closes_unless_the_right_one_is_there_too()
         assert_eq!((wishes.closed, said), (closes, closes), "{name}: {problems:?}");
         assert!(!wishes.cloud.unclear, "{name}");
         assert!(!closes || problems[0].fix.starts_with("Did you mean seaway.dev/"), "{name}: {problems:?}");
+    }
+    for (name, fix) in [
+        ("seaway.dev/allowed-source-ranges", "Did you mean seaway.dev/source-ranges?"),
+        ("seaway.dev/blocked-source-ranges", "Did you mean seaway.dev/denied-source-ranges?"),
+        ("seaway.dev/basic-auth-secret", "Did you mean seaway.dev/basic-auth?"),
+        ("seaway.dev.source-ranges", "Did you mean seaway.dev/source-ranges?"),
+    ] {
+        assert_eq!(read(&[(name, "10.0.0.0/8")]).1[0].fix, fix, "{name}");
     }
     let both = [("seaway.dev/source-range", "10.0.0.0/8"), ("seaway.dev/source-ranges", "10.0.0.0/8")];
     assert!(!read(&both).0.closed);
@@ -154,7 +168,10 @@ fn what_no_host_and_no_path_can_be_is_told() {
     ] {
         let (wishes, problems) = read(&[(name, value)]);
         assert_eq!(problems.len(), 1, "{name}: {value}");
-        assert_eq!(wishes.http, HttpWishes::default(), "{name}: {value}");
+        // Where it is to be is not known: nowhere, then.
+        let place_unclear = [HOST, PATH, FRONT_DOOR].contains(&name);
+        let expected = HttpWishes { place_unclear, ..HttpWishes::default() };
+        assert_eq!(wishes.http, expected, "{name}: {value}");
     }
 }
 

@@ -138,9 +138,9 @@ impl Reader<'_> {
             self.tell(Reason::Unsupported, &it.field, format!("{} is not supported", it.what)).fix =
                 match is_match {
                     true => {
-                        "Remove it; until then this match takes no request, and the others of its rule answer 500."
+                        "Correct it, or remove it; until then the rule answers 500 (in a cluster, this match takes no request)."
                     }
-                    false => "Remove it; until then the rule answers 500.",
+                    false => "Correct it, or remove it; until then the rule answers 500.",
                 }
                 .to_owned();
         }

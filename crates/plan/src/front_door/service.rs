@@ -19,6 +19,7 @@ use crate::{
     admitted::{self, Admitted},
     annotations::{self, Place, Protection, Wishes},
     basic_auth, forward_auth,
+    guarded::Guarded,
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
     unheeded::idle,
@@ -42,6 +43,8 @@ pub(super) enum Stays {
     /// The same of users, who are not asked then.
     UsersWithPassthrough,
     WithoutHttp,
+    /// Something protects it elsewhere, and would not where its name leads.
+    Guarded(Guarded),
 }
 
 impl Stays {
@@ -67,6 +70,12 @@ impl Stays {
                 "the front door cannot ask for a password, or another Service, where it passes TLS through"
             }
             Stays::WithoutHttp => "no port of the Service speaks HTTP",
+            Stays::Guarded(Guarded::ByRoute) => {
+                "an HTTPRoute that protects leads to it, and the path of its name would bypass that; seaway.dev/front-door: \"true\" serves it there"
+            }
+            Stays::Guarded(Guarded::AsksForOthers) => {
+                "it answers seaway.dev/forward-auth of another Service; seaway.dev/front-door: \"true\" serves it to clients, too"
+            }
         }
     }
 }
@@ -86,11 +95,17 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {
         return Some(passing(guest, service, &wishes, config));
     }
-    let ports = match ports(service, &wishes, config) {
+    let ports = match ports(service, &wishes, given) {
         Ok(ports) => ports,
         Err(why) => {
             guest.problems.extend(refused(&key, &wishes, why));
-            return (asks(&wishes) == Some(true)).then_some(guest);
+            // Its place, or its annotations, are not understood: that is reported though it is not here.
+            let is_news = match why {
+                Stays::Protected(_) => true,
+                Stays::Guarded(_) => !guest.problems.is_empty(),
+                _ => asks(&wishes) == Some(true),
+            };
+            return is_news.then_some(guest);
         }
     };
     if let Some(why) = unguarded(service, &wishes, config) {
@@ -275,28 +290,39 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
     guest
 }
 
-pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
+pub(super) fn why_not(service: &Service, given: Given<'_>) -> Option<Stays> {
+    let config = given.config;
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = Wishes::of(&config.defaults);
     wishes.read(&key.object(), &service.meta.annotations);
     if wishes.tls.through && asks(&wishes) == Some(true) {
         return why_not_passed_through(service, &wishes);
     }
-    ports(service, &wishes, config).err().or_else(|| unguarded(service, &wishes, config))
+    ports(service, &wishes, given).err().or_else(|| unguarded(service, &wishes, config))
 }
 
 /// Its ports that are there: one at least.
-fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<Vec<&'s ServicePort>, Stays> {
+fn ports<'s>(service: &'s Service, wishes: &Wishes, given: Given<'_>) -> Result<Vec<&'s ServicePort>, Stays> {
+    let config = given.config;
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     match (asks(wishes), config.front_door.services, &service.kind) {
         (Some(true), ..) => {}
         (Some(false), ..) => return Err(Stays::AsItAsks),
         (None, _, ServiceKind::LoadBalancer) => return Err(Stays::WithItsOwnAddress),
         (None, Admission::Annotated, _) => return Err(Stays::Unasked),
-        (None, Admission::All, _) => {}
+        (None, Admission::All, _) => {
+            if let Some(guarded) = given.index.guarded(&key, &config.front_door) {
+                return Err(Stays::Guarded(guarded));
+            }
+        }
     }
     let ports: Vec<&ServicePort> =
         service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
-    if ports.is_empty() { Err(Stays::WithoutHttp) } else { Ok(ports) }
+    match () {
+        () if ports.is_empty() => Err(Stays::WithoutHttp),
+        () if wishes.http.place_unclear => Err(Stays::Protected(Protection::Unclear)),
+        () => Ok(ports),
+    }
 }
 
 /// Why what protects it cannot be had here: it answers 503.
@@ -373,6 +399,7 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
         Stays::AsItAsks
         | Stays::WithItsOwnAddress
         | Stays::Unasked
+        | Stays::Guarded(_)
         | Stays::SourcesWithPassthrough
         | Stays::UsersWithPassthrough => {
             return None;

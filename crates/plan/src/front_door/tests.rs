@@ -10,6 +10,7 @@ mod cluster;
 mod entrance_orders;
 mod entrances;
 mod forward_auth;
+mod guarded;
 mod limits;
 mod names;
 mod orders;

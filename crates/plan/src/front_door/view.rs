@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Config, Name, ObjectRef, Pool, PoolId, Problem,
+    Name, ObjectRef, Pool, PoolId, Problem,
     config::Opens,
     fact::Service,
     load_balancer::{Action, Match, RateLimit, Rule},
@@ -17,7 +17,7 @@ use super::{
     service::{self, Stays},
     told::Lost,
 };
-use crate::index::ServiceKey;
+use crate::index::{Given, ServiceKey};
 
 /// What `seaway plan` prints.
 #[derive(Clone, Debug)]
@@ -121,9 +121,9 @@ impl FrontDoor {
 }
 
 /// Why a Service is not there by itself; nothing, if it is.
-pub(crate) fn why_not(service: &Service, config: &Config) -> Option<&'static str> {
-    match config.front_door.opens {
+pub(crate) fn why_not(service: &Service, given: Given<'_>) -> Option<&'static str> {
+    match given.config.front_door.opens {
         Opens::Never => Some("the configuration turns the front door off"),
-        Opens::WhenNeeded | Opens::Always => service::why_not(service, config).map(Stays::as_str),
+        Opens::WhenNeeded | Opens::Always => service::why_not(service, given).map(Stays::as_str),
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Door {
 }
 
 impl World {
-    pub(super) fn given(&self) -> Given<'_> {
+    pub(crate) fn given(&self) -> Given<'_> {
         Given {
             index: &self.index,
             config: &self.config,

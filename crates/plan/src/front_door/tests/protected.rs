@@ -54,6 +54,12 @@ fn what_protects_and_is_not_understood_opens_no_listener() {
         ("seaway.dev/denied-source-range", "10.0.0.0/8"),
         ("seaway.dev/request-per-second-per-client", "10"),
         ("seaway.dev/client-authority", "ca"),
+        ("seaway.dev/basic-auth-secret", "users"),
+        ("seaway.dev/allowed-source-ranges", "10.0.0.0/8"),
+        ("seaway.dev.source-ranges", "10.0.0.0/8"),
+        ("seaway.dev/max-connections", "ten"),
+        ("seaway.dev/max-new-connections-per-second", "ten"),
+        ("seaway.dev/maxconn", "10"),
     ] {
         let shop = own(&[80, 443], &[(option, value)]);
         let world =

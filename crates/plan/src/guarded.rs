@@ -1,0 +1,99 @@
+//! Services that are guarded from elsewhere: a route that protects leads to them, or they answer for another Service whose requests
+//! may pass. Unless such a Service asks for the front door itself, it is not served there by its name, where nothing would guard it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use seaway_model::{
+    ObjectRef,
+    config::FrontDoor,
+    fact::{HttpRoute, Service},
+    load_balancer::Action,
+};
+
+use crate::{
+    annotations::{FORWARD_AUTH, Wishes},
+    front_door,
+    index::{Index, ServiceKey},
+};
+
+/// From where a Service is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guarded {
+    ByRoute,
+    AsksForOthers,
+}
+
+/// Who guards, and whom.
+#[derive(Debug, Default)]
+pub(crate) struct Guards {
+    of: BTreeMap<ObjectRef, BTreeSet<ServiceKey>>,
+    by: HashMap<ServiceKey, BTreeSet<ObjectRef>>,
+}
+
+impl Guards {
+    /// Takes down whom an object guards now. Says for which Services that is news.
+    pub(crate) fn set(&mut self, object: ObjectRef, now: BTreeSet<ServiceKey>) -> Vec<ServiceKey> {
+        let before = self.of.remove(&object).unwrap_or_default();
+        for key in before.difference(&now) {
+            if let Some(by) = self.by.get_mut(key) {
+                by.remove(&object);
+                if by.is_empty() {
+                    self.by.remove(key);
+                }
+            }
+        }
+        for key in now.difference(&before) {
+            self.by.entry(key.clone()).or_default().insert(object.clone());
+        }
+        let news = before.symmetric_difference(&now).cloned().collect();
+        if !now.is_empty() {
+            self.of.insert(object, now);
+        }
+        news
+    }
+
+    fn of(&self, key: &ServiceKey) -> impl Iterator<Item = &ObjectRef> {
+        self.by.get(key).into_iter().flatten()
+    }
+}
+
+/// The Services that a route leads to and protects. Those of other namespaces it does not lead to.
+pub(crate) fn by_route(route: &HttpRoute) -> BTreeSet<ServiceKey> {
+    if route.meta.annotations.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut wishes = Wishes::by_default();
+    wishes.read(&route.object(), &route.meta.annotations);
+    if !wishes.guards() {
+        return BTreeSet::new();
+    }
+    let forwards = route.rules.iter().flat_map(|rule| match &rule.action {
+        Action::Forward(backends) => backends.as_slice(),
+        Action::Redirect(_) | Action::Respond { .. } => &[],
+    });
+    let own = forwards.filter(|(to, _)| to.namespace == route.meta.namespace);
+    own.map(|(to, _)| ServiceKey::new(to.namespace.clone(), to.service.clone())).collect()
+}
+
+/// The Service that another one asks about its requests.
+pub(crate) fn by_service(service: &Service) -> BTreeSet<ServiceKey> {
+    if !service.meta.annotations.contains_key(FORWARD_AUTH) {
+        return BTreeSet::new();
+    }
+    let mut wishes = Wishes::by_default();
+    let own = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    wishes.read(&own.object(), &service.meta.annotations);
+    let asked = wishes.http.forward_auth.map(|it| ServiceKey::new(own.namespace.clone(), it.service));
+    asked.into_iter().filter(|it| *it != own).collect()
+}
+
+impl Index {
+    /// From where a Service is guarded, if it is. Routes that are not the front door's do not count.
+    pub(crate) fn guarded(&self, key: &ServiceKey, settings: &FrontDoor) -> Option<Guarded> {
+        let guard = |object: &ObjectRef| match self.route(object) {
+            Some(route) => front_door::is_here(route, settings).then_some(Guarded::ByRoute),
+            None => Some(Guarded::AsksForOthers),
+        };
+        self.guards.of(key).find_map(guard)
+    }
+}
