@@ -1,6 +1,9 @@
 //! What to write, for faults whose words (a YAML reader's, an API server's) name the cause and no remedy.
 
-use crate::decode::Fault;
+use crate::{
+    decode::Fault,
+    object::{NOT_USED, UNTIL_CORRECTED},
+};
 
 /// Nothing, where the message says it already.
 pub fn hint(fault: &Fault) -> Option<String> {
@@ -60,6 +63,7 @@ fn of_field(field: &str, message: &str) -> Option<&'static str> {
         "spec.loadBalancerSourceRanges" if message.starts_with("Forbidden") => {
             "At the front door, use the annotation seaway.dev/source-ranges."
         }
+        _ if message.ends_with(NOT_USED) || message.ends_with(UNTIL_CORRECTED) => "Correct it, or remove it.",
         _ if has("must be a valid IPv4 address") || has("must be a valid IPv6 address") => {
             "Ports stand in ports, not in addresses. IPv4 and IPv6 addresses, and DNS names (addressType: FQDN), need an \
              EndpointSlice each."

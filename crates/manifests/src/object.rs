@@ -13,6 +13,7 @@ mod http_route;
 mod known;
 mod known_fields;
 mod meta;
+mod misplaced;
 mod near_misses;
 mod pool;
 mod secret;
@@ -28,6 +29,7 @@ pub use self::{
     accepted::{AcceptedObject, SOURCE_RANGES, read_accepted},
     known_fields::known_fields,
     meta::{HONOURED, uid, uuid},
+    misplaced::NOT_USED,
     near_misses::UNTIL_CORRECTED,
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
     things::implied_namespace,
@@ -138,13 +140,8 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         root.child("apiVersion").fault(why);
         None
     };
-    let mut ignored = known_fields::unknown_fields(known.kind, node);
-    if known.kind.is_announcing() {
-        // Those of its spec are faults.
-        ignored.retain(|it| !it.field.starts_with("spec."));
-    }
     let misses = near_misses::near_misses(known.kind, node);
-    ignored.extend(misses.ignored);
+    let mut ignored = misses.ignored;
     let mut result = known.result(node, facts, faults);
     if !misses.closing.is_empty() {
         result = result.and_then(|object| near_misses::closed(object, &misses.closing));
@@ -154,7 +151,9 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         // What is missing may be there under another name.
         Err(mut broken) => {
             broken.faults.extend(ignored);
+            broken.faults.extend(near_misses::wrong_annotations(known.kind, node));
             broken.faults.sort_by_key(|fault| fault.at);
+            broken.faults.dedup();
             Reading { item: None, at: node.at, result: Err(broken), ignored: Vec::new() }
         }
         result => Reading { item: None, at: node.at, result, ignored },
@@ -356,6 +355,28 @@ pub(crate) mod tests {
         let is = |text: &str| is_unnamed(&parse(text).expect("parses")[0]);
         assert!(is("backends: [a]\n") && is("- a: 1\n"));
         assert!(!is("kind: Pod\n") && !is("{}\n") && !is("metadata: {name: x}\n"));
+    }
+
+    #[test]
+    fn annotations_of_an_object_with_an_invalid_field_are_told_with_it() {
+        let text = |annotations: &str, ports: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  annotations: {{{annotations}}}\nspec: {{ports: {ports}}}\n"
+            )
+        };
+        let annotations = "seaway.dev/healthcheck: http, seaway.dev/balance: fastest, other.example/a: b";
+        let told = faults(&text(annotations, "{port: 80}"));
+        let of =
+            |field: &str| told.iter().find(|it| it.contains(field)).unwrap_or_else(|| panic!("{told:?}"));
+        assert!(
+            of("[seaway.dev/healthcheck]").starts_with("5 ") && of("health-check?").contains("Did you mean")
+        );
+        assert!(of("[seaway.dev/balance]").contains("source-hash"), "{told:?}");
+        assert!(!of("[seaway.dev/balance]").contains("default is used"), "{told:?}");
+        assert!(of("spec.ports").contains("must be a list"));
+        assert!(!told.iter().any(|it| it.contains("other.example")), "{told:?}");
+        let reading = read_text(&text(annotations, "[{port: 80}]")).remove(0);
+        assert!(reading.result.is_ok() && reading.ignored.is_empty(), "they are told where it is planned");
     }
 
     #[test]

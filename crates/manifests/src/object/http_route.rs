@@ -164,7 +164,11 @@ fn rule(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
     let faults = Faults::default();
     let mut rule = rule_of(&item.with_faults(&faults), namespace, judge);
     match judge {
-        Judge::Us => item.add_faults(faults),
+        // Without what is unknown, a rule may take more requests than it was meant to, or do less with them.
+        Judge::Us => {
+            item.add_faults(faults);
+            rule.unsupported.extend(unread(unknown(&["spec", "rules"], item)));
+        }
         Judge::ApiServer => {
             let below = format!("{}.matches[", item.path());
             let unknown = unknown(&["spec", "rules"], item);
@@ -191,7 +195,10 @@ fn unread(faults: impl IntoIterator<Item = Fault>) -> impl Iterator<Item = Unsup
 fn unknown(above: &[&str], item: &Field<'_>) -> Vec<Fault> {
     let unknown =
         item.node().map(|node| known_fields::unknown_fields_at(Kind::HTTPRoute, above, node, &item.path()));
-    let told = |fault: Fault| Fault { message: "unknown field".to_owned(), ..fault };
+    let told = |fault: Fault| {
+        let message = fault.message.replace(", which is ignored", "");
+        Fault { message, ..fault }
+    };
     unknown.unwrap_or_default().into_iter().map(told).collect()
 }
 

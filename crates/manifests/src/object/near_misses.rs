@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Fact, Kind};
-use seaway_plan::{
-    annotations::{BACKENDS, lets_clients_in, other_name, protects, rows},
-    spelling::distance,
+use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, fact::Service};
+use seaway_plan::annotations::{
+    BACKENDS, HOST, PATH, Wishes, lets_clients_in, meant, name_of, other_name, protects, rows,
 };
 
-use super::{Broken, Object};
+use super::{
+    Broken, Object,
+    known_fields::{self, MOST},
+    misplaced,
+};
 use crate::{
     decode::{Fault, nearest},
     tree::{Entry, Node, Value},
@@ -27,6 +30,16 @@ pub(super) struct NearMisses {
 
 pub(super) fn near_misses(kind: Kind, node: &Node) -> NearMisses {
     let mut misses = NearMisses::default();
+    for unknown in known_fields::unknown_fields(kind, node) {
+        match misplaced::closing(kind, &unknown, node) {
+            Some(fault) => misses.closing.push(fault),
+            // Of an announcement, those of its spec are faults; of a route, those of its rules are told with them.
+            None if kind.is_announcing() && unknown.fault.field.starts_with("spec.") => {}
+            None if kind == Kind::HTTPRoute && unknown.above.starts_with("spec.rules") => {}
+            None if misses.ignored.len() < MOST => misses.ignored.push(unknown.fault),
+            None => {}
+        }
+    }
     match kind {
         Kind::Service | Kind::HTTPRoute => {
             labels(node, &mut misses);
@@ -59,7 +72,7 @@ fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = &'n Node> {
     items.iter()
 }
 
-fn written<'n>(node: &'n Node, field: &str) -> &'n [Entry] {
+pub(super) fn written<'n>(node: &'n Node, field: &str) -> &'n [Entry] {
     node.child("metadata").and_then(|it| it.child(field)).map(Node::entries).unwrap_or_default()
 }
 
@@ -79,6 +92,28 @@ pub(super) fn closed(mut object: Object, why: &[Fault]) -> Result<Object, Broken
     }
 }
 
+impl Object {
+    fn service(&self) -> Option<&Service> {
+        self.facts.iter().find_map(|fact| match fact {
+            Fact::Service(service) => Some(&**service),
+            _ => None,
+        })
+    }
+
+    /// Whether it lets nobody in, because what was to protect it is not understood.
+    pub fn is_closed(&self) -> bool {
+        self.service().is_some_and(|it| it.unclear_sources)
+    }
+
+    /// Whether it has something that protects it, and is not closed.
+    pub fn is_protected(&self) -> bool {
+        let says = |it: &Service| {
+            !it.source_ranges.is_empty() || it.meta.annotations.keys().any(|key| protects(key))
+        };
+        !self.is_closed() && self.service().is_some_and(says)
+    }
+}
+
 /// The end of a message about an object that is closed for it.
 pub const UNTIL_CORRECTED: &str =
     ". It protects, so nothing of this object is served until this is corrected";
@@ -95,11 +130,8 @@ fn labels(node: &Node, misses: &mut NearMisses) {
 fn annotations(node: &Node, misses: &mut NearMisses) {
     let all = written(node, "annotations");
     for it in all {
-        let Some(ours) = nearly_ours(&it.key) else { continue };
+        let Some((ours, closes)) = nearly_ours(&it.key) else { continue };
         let message = format!("an annotation that Seaway does not know (did you mean {ours}?)");
-        let is_plain = !it.key.contains('/');
-        // Other programs have annotations called `tls`, or `auth`, too.
-        let closes = if is_plain { lets_clients_in(&ours) } else { protects(&ours) };
         let is_said = all.iter().any(|other| *other.key == *ours);
         misses.push(format!("metadata.annotations[{}]", it.key), it, &message, closes && !is_said);
     }
@@ -114,17 +146,46 @@ fn annotations(node: &Node, misses: &mut NearMisses) {
 
 const OF_INGRESS_NGINX: &str = "nginx.ingress.kubernetes.io/";
 
-/// Ours for a name with another prefix, or without one: `seaway.io/host`, `Seaway.dev/host`, `seawau.dev/host`, `backends`.
-fn nearly_ours(key: &str) -> Option<String> {
-    let (domain, name) = key.split_once('/').unwrap_or(("", key));
-    let lower = domain.to_ascii_lowercase();
-    let ours = OURS.trim_end_matches('/');
-    let is_near = lower == "seaway" || lower.starts_with("seaway.") || distance(&lower, ours) == 1;
-    let meant = format!("{OURS}{}", name.to_ascii_lowercase());
-    let is_known = rows().any(|row| row.names.contains(&meant.as_str()));
-    let is_backends = domain.is_empty() && meant == BACKENDS;
-    let is_plain = domain.is_empty() && (is_backends || lets_clients_in(&meant));
-    (domain != ours && is_known && (is_near || is_plain)).then_some(meant)
+/// Ours for a name with another prefix, or without one, and whether the object is not to be served without it: `seaway.io/host`,
+/// `Seaway.dev/host`, `seawau.dev/host`, `seaway.dev.host`, `backends`.
+fn nearly_ours(key: &str) -> Option<(&'static str, bool)> {
+    if key.starts_with(OURS) {
+        return None;
+    }
+    if let Some(name) = name_of(key) {
+        let meant = meant(&name);
+        // Without its place, a Service is at all hosts.
+        let closes = meant.ours.is_some_and(|it| [HOST, PATH].contains(&it));
+        let ours = meant.protection().or(meant.ours)?;
+        return Some((ours, closes || protects(ours)));
+    }
+    // Other programs have annotations called `tls`, or `auth`, too.
+    let plain = format!("{OURS}{}", key.to_ascii_lowercase());
+    let ours = rows().flat_map(|row| row.names).copied().find(|it| **it == *plain)?;
+    let is_ours = !key.contains('/') && (ours == BACKENDS || lets_clients_in(ours));
+    is_ours.then_some((ours, lets_clients_in(ours)))
+}
+
+/// What is wrong with the annotations of an object that is refused: nobody plans from it, who would say that otherwise.
+pub(super) fn wrong_annotations(kind: Kind, node: &Node) -> Vec<Fault> {
+    if !matches!(kind, Kind::Service | Kind::HTTPRoute) {
+        return Vec::new();
+    }
+    let text = |it: &Entry| match &it.value.value {
+        Value::Text(text) => Some((Name::from(it.key.as_str()), Name::from(text.as_str()))),
+        _ => None,
+    };
+    let all = written(node, "annotations");
+    let mut wishes = Wishes::by_default();
+    let problems = wishes.read(&ObjectRef::new(kind, "", ""), &all.iter().filter_map(text).collect());
+    let fault = |problem: Problem| {
+        let field = problem.field.to_string();
+        let at = all.iter().find(|it| field == format!("metadata.annotations[{}]", it.key))?.at;
+        // What follows is that the object is refused.
+        let why = problem.message.rsplit_once("; ").map_or(&*problem.message, |(why, _)| why);
+        Some(Fault { field, at, message: format!("{why} ({})", problem.fix) })
+    };
+    problems.into_iter().filter_map(fault).collect()
 }
 
 fn annotations_elsewhere(kind: Kind, node: &Node, misses: &mut NearMisses) {

@@ -166,9 +166,17 @@ fn what_is_valid_and_not_understood_is_noted_and_spoils_nothing_here() {
         ("retry: {codes: [503]}", "spec.rules[0].retry.codes"),
         ("retry: {backoff: 1s}", "spec.rules[0].retry.backoff"),
         ("sessionPersistence: {type: Cookie}", "spec.rules[0].sessionPersistence"),
+        // Without these, a rule would take more requests than it was meant to.
+        ("match: [{path: {value: /only}}]", "spec.rules[0].match"),
+        ("filter: [{type: URLRewrite}]", "spec.rules[0].filter"),
+        ("matches: [{paths: {value: /only}}]", "spec.rules[0].matches[0].paths"),
+        ("matches: [{header: [{name: x-token, value: a}]}]", "spec.rules[0].matches[0].header"),
+        ("matches: [{path: {valeu: /only}}]", "spec.rules[0].matches[0].path.valeu"),
     ];
     for (fields, field) in table {
-        let noted: Vec<Name> = rule_of(fields).unsupported.into_iter().map(|it| it.field).collect();
+        let rule = rule_of(fields);
+        assert_eq!(rule.matches, [prefix("/")], "{fields}: the rule answers there");
+        let noted: Vec<Name> = rule.unsupported.into_iter().map(|it| it.field).collect();
         assert_eq!(noted, [Name::from(field)], "{fields}");
     }
 }
