@@ -149,9 +149,15 @@ impl LocatedObject {
         &self.object.reference
     }
 
-    /// An object whose text is no longer in its file.
-    pub(crate) fn without_text(object: Object, at: Position) -> LocatedObject {
-        LocatedObject { object, document: None, at, root: 0, item: None }
+    /// The same, when its text is no longer there to be looked up.
+    pub(crate) fn kept(self: &Arc<LocatedObject>) -> Arc<LocatedObject> {
+        match self.document {
+            None => self.clone(),
+            Some(_) => {
+                let (object, at) = (self.object.clone(), self.at);
+                Arc::new(LocatedObject { object, document: None, at, root: 0, item: None })
+            }
+        }
     }
 
     /// Where a field of this object stands, within its document's text.

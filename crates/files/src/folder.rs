@@ -12,6 +12,7 @@
 mod claims;
 mod content;
 pub(crate) mod listing;
+mod mistaken;
 mod once;
 mod problems;
 #[cfg(test)]
@@ -152,7 +153,7 @@ impl Folder {
             returning: None,
             emptied: BTreeMap::new(),
             read_again: None,
-            last_good: state.map(|state| LastGood::open(state, runtime, wakeup.clone())),
+            last_good: state.map(|state| LastGood::open(dir, state, runtime, wakeup.clone())),
             wakeup,
         };
         let mut listing = listing.map_err(fail)?;
@@ -359,41 +360,30 @@ impl Folder {
             .flat_map(|placed| &placed.document.broken)
             .map(|broken| broken.reference.as_ref())
             .collect();
-        if broken.is_empty() {
+        let all = || file.documents.iter().flat_map(|it| &it.document.found);
+        let closed = mistaken::closed(all());
+        if broken.is_empty() && closed.is_empty() {
             return BTreeMap::new();
         }
         let mut candidates = match self.files.get(name) {
             Some(before) => {
                 let found = before.documents.iter().flat_map(|placed| &placed.document.found);
+                let found = found.filter(|it| !it.object.is_closed());
                 let mut candidates = before.kept.clone();
                 candidates.extend(found.map(|found| (found.reference().clone(), found.clone())));
                 candidates
             }
             None => self.recall(name),
         };
-        for found in file.documents.iter().flat_map(|placed| &placed.document.found) {
-            candidates.remove(found.reference());
-        }
+        mistaken::take_out(&mut candidates, all());
         // A broken object that this file never had may be one of those it had, with a typo in its name.
         let known: HashSet<&ObjectRef> = broken.iter().copied().flatten().collect();
         let strange = broken.contains(&None) || known.iter().any(|it| !candidates.contains_key(*it));
         if !strange {
-            let known: HashSet<ObjectRef> = known.into_iter().cloned().collect();
+            let known: HashSet<ObjectRef> = known.into_iter().chain(closed).cloned().collect();
             candidates.retain(|reference, _| known.contains(reference));
         }
-        candidates
-            .into_iter()
-            .map(|(reference, found)| {
-                // Its text is no longer there to be looked up.
-                let LocatedObject { object, at, .. } = &*found;
-                let found = if found.document.is_none() {
-                    found
-                } else {
-                    Arc::new(LocatedObject::without_text(object.clone(), *at))
-                };
-                (reference, found)
-            })
-            .collect()
+        candidates.into_iter().map(|(reference, found)| (reference, found.kept())).collect()
     }
 
     fn recall(&self, name: &Name) -> BTreeMap<ObjectRef, Arc<LocatedObject>> {

@@ -1,9 +1,12 @@
 //! The last good state of manifests, kept over restarts: asked only for what cannot be read at a start.
 //!
 //! ```text
-//!     <state-dir>/last-good/<hash of the path>.json       { file, documents: [{ objects, text }] }
+//!     <state-dir>/last-good/<hash of the path>.json       { folder, file, documents: [{ objects, text }] }
 //!     /run/seaway/<hash of the state dir>/<…>.json        the same, for documents with Secrets: never on a disk
 //! ```
+//! What was good in one folder says nothing of a file of the same name in another one, nor does what names no folder, as
+//! versions before this one wrote it.
+//!
 //! Written by a thread of its own, some time after the change. A file lost in a power cut costs no more than this
 //! one comfort, so nothing waits for the disk.
 
@@ -80,6 +83,8 @@ impl GoodDocument {
 
 #[derive(Clone)]
 struct StateFolders {
+    /// The folder of the manifests, by its canonical path.
+    manifests: Name,
     plain: PathBuf,
     /// `None` where there is no memory-backed folder to put them.
     secret: Option<PathBuf>,
@@ -87,6 +92,8 @@ struct StateFolders {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
+    #[serde(default)]
+    folder: Name,
     file: Name,
     documents: Vec<KeptDocument>,
 }
@@ -98,10 +105,17 @@ struct KeptDocument {
 }
 
 impl LastGood {
-    /// `runtime`: a folder that is emptied at a reboot and never on a disk.
-    pub(crate) fn open(state: &Path, runtime: Option<&Path>, wakeup: Arc<Wakeup>) -> LastGood {
+    /// `manifests`: the folder that they are in. `runtime`: one that is emptied at a reboot and never on a disk.
+    pub(crate) fn open(
+        manifests: &Path,
+        state: &Path,
+        runtime: Option<&Path>,
+        wakeup: Arc<Wakeup>,
+    ) -> LastGood {
         let plain = state.join("last-good");
-        let whose = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+        let canonical = |it: &Path| fs::canonicalize(it).unwrap_or_else(|_| it.to_owned());
+        let manifests = canonical(manifests).to_string_lossy().into_owned().into();
+        let whose = canonical(state);
         let secret = runtime.map(|runtime| runtime.join("seaway").join(short_hash(&whose.to_string_lossy())));
         let secret = secret.filter(|folder| match disk::private_folder(folder) {
             Ok(()) => true,
@@ -110,7 +124,7 @@ impl LastGood {
                 false
             }
         });
-        let folders = StateFolders { plain, secret };
+        let folders = StateFolders { manifests, plain, secret };
         let queue = Arc::new(WriterQueue::default());
         let (writing, incoming) = (folders.clone(), queue.clone());
         let writer = std::thread::Builder::new()
@@ -141,7 +155,7 @@ impl LastGood {
 
     /// What was last good in a file.
     pub(crate) fn recall(&self, file: &Name) -> Vec<Arc<LocatedObject>> {
-        self.folders.iter().filter_map(|shelf| read(shelf, file).ok()).flat_map(found).collect()
+        self.folders.iter().filter_map(|shelf| self.folders.read(shelf, file).ok()).flat_map(found).collect()
     }
 }
 
@@ -164,6 +178,10 @@ impl Drop for LastGood {
 impl StateFolders {
     fn iter(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.plain).chain(&self.secret)
+    }
+
+    fn read(&self, shelf: &Path, file: &Name) -> io::Result<Kept> {
+        kept_of(&fs::read(path_of(shelf, file))?, &self.manifests, file)
     }
 }
 
@@ -277,7 +295,7 @@ fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
     for shelf in folders.iter() {
         let secrets = Some(shelf) == folders.secret.as_ref();
         let path = path_of(shelf, &job.file);
-        let before = read(shelf, &job.file).unwrap_or_default();
+        let before = folders.read(shelf, &job.file).unwrap_or_default();
         let mut documents: Vec<KeptDocument> = Vec::new();
         for good in job.documents.iter().filter(|good| is_secret(&good.document) == secrets) {
             let text = job.text.get(good.text.clone()).unwrap_or_default().to_owned();
@@ -294,20 +312,17 @@ fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
             continue;
         }
         disk::private_folder(shelf)?;
-        let kept = Kept { file: job.file.clone(), documents };
+        let kept = Kept { folder: folders.manifests.clone(), file: job.file.clone(), documents };
         disk::replace(&path, Durable::No, |writer| Ok(serde_json::to_writer(writer, &kept)?))?;
     }
     Ok(())
 }
 
-fn read(shelf: &Path, file: &Name) -> io::Result<Kept> {
-    kept_of(&fs::read(path_of(shelf, file))?, file)
-}
-
-/// Nothing, of what another file of the same hash had to say.
-fn kept_of(bytes: &[u8], file: &Name) -> io::Result<Kept> {
+/// Nothing, of what another folder, or another file of the same hash, had to say.
+fn kept_of(bytes: &[u8], folder: &Name, file: &Name) -> io::Result<Kept> {
     let kept: Kept = serde_json::from_slice(bytes)?;
-    if kept.file == *file { Ok(kept) } else { Ok(Kept::default()) }
+    let is_its = kept.file == *file && kept.folder == *folder && !folder.is_empty();
+    Ok(if is_its { kept } else { Kept::default() })
 }
 
 fn path_of(shelf: &Path, file: &Name) -> PathBuf {
@@ -321,12 +336,16 @@ fn short_hash(text: &str) -> String {
 /// For the fuzz target: what was kept is recalled for its own file alone, reads back equal, and has whole objects only.
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 pub(crate) fn fuzz_recall(bytes: &[u8]) {
-    let (file, another) = (Name::from("shop.yaml"), Name::from("another.yaml"));
-    let Ok(kept) = kept_of(bytes, &file) else { return };
-    let others = kept_of(bytes, &another).expect("it is as readable for everybody");
+    let (folder, file, another) =
+        (Name::from("/etc/shop"), Name::from("shop.yaml"), Name::from("another.yaml"));
+    let Ok(kept) = kept_of(bytes, &folder, &file) else { return };
+    let others = kept_of(bytes, &folder, &another).expect("it is as readable for everybody");
     assert!(kept.documents.is_empty() || others.documents.is_empty(), "it is of two files");
-    let again = kept_of(&serde_json::to_vec(&kept).expect("it is JSON"), &kept.file).expect("we wrote it");
-    assert!(again.documents == kept.documents && again.file == kept.file);
+    let others = kept_of(bytes, &another, &file).expect("it is as readable for everybody");
+    assert!(kept.documents.is_empty() || others.documents.is_empty(), "it is of two folders");
+    let written = serde_json::to_vec(&kept).expect("it is JSON");
+    let again: Kept = serde_json::from_slice(&written).expect("we wrote it");
+    assert!(again.documents == kept.documents && again.file == kept.file && again.folder == kept.folder);
     for found in found(kept) {
         assert!(!found.reference().name.is_empty(), "an object has a name");
     }
@@ -344,12 +363,51 @@ mod tests {
         });
     }
 
+    /// One state folder may serve one folder of manifests after the other, and files of both may have one name.
+    #[test]
+    fn what_was_good_in_another_folder_or_in_an_unknown_one_is_not_recalled() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (one, other, state) =
+            (root.path().join("one"), root.path().join("other"), root.path().join("state"));
+        fs::create_dir(&one).and_then(|()| fs::create_dir(&other)).expect("folders");
+        let open = |dir: &Path| LastGood::open(dir, &state, None, Arc::new(Wakeup::new().expect("a wakeup")));
+        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec: {ports: [{port: 80}]}\n";
+        let document = Arc::new(Document::read(text, None));
+        let job = || SaveJob {
+            file: "shop.yaml".into(),
+            text: text.into(),
+            documents: vec![GoodDocument::of(text, text, &document)],
+            kept: Vec::new(),
+        };
+        open(&one).save(job());
+        let recalled = |dir: &Path| open(dir).recall(&"shop.yaml".into()).len();
+        assert_eq!((recalled(&one), recalled(&other)), (1, 0));
+        assert_eq!(recalled(&other.join("../one")), 1, "it is the same folder");
+        open(&other).save(job());
+        assert_eq!((recalled(&one), recalled(&other)), (0, 1));
+        // As versions before this one wrote it.
+        let path = path_of(&state.join("last-good"), &"shop.yaml".into());
+        let written = fs::read_to_string(&path).expect("it is there");
+        let mut old: serde_json::Value = serde_json::from_str(&written).expect("it is JSON");
+        old.as_object_mut().expect("it is a map").remove("folder").expect("it is bound");
+        fs::write(&path, old.to_string()).expect("is written");
+        assert_eq!((recalled(&one), recalled(&other)), (0, 0));
+        open(&one).save(job());
+        assert_eq!(recalled(&one), 1, "it is written again");
+    }
+
     /// Every state folder would leave one for good.
     #[test]
     fn a_folder_for_secrets_that_keeps_nothing_is_removed_and_made_again() {
         let root = tempfile::tempdir().expect("a folder");
-        let open =
-            || LastGood::open(root.path(), Some(root.path()), Arc::new(Wakeup::new().expect("a wakeup")));
+        let open = || {
+            LastGood::open(
+                root.path(),
+                root.path(),
+                Some(root.path()),
+                Arc::new(Wakeup::new().expect("a wakeup")),
+            )
+        };
         let folder = open().folders.secret.clone().expect("it is writable");
         assert!(!folder.exists(), "nothing was kept there");
         let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: shop}\n";

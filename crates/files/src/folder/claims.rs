@@ -44,6 +44,16 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
+    /// What is written wins over what is kept, unless it closes the object for a mistake: then it is only served where nothing
+    /// that protects is kept.
+    fn precedence(&self) -> u8 {
+        match (self.kept, self.found.object.is_closed()) {
+            (false, false) => 0,
+            (true, _) => 1,
+            (false, true) => 2,
+        }
+    }
+
     fn is(&self, other: &Definition) -> bool {
         Arc::ptr_eq(&self.found, &other.found) && self.file == other.file
     }
@@ -75,6 +85,8 @@ impl Definitions {
                 .claims
                 .iter()
                 .filter(move |claim| !claim.kept && served.is_some_and(|served| !served.is(claim)))
+                // It is the same one, as it is written now.
+                .filter(move |claim| !served.is_some_and(|it| it.kept && it.file == claim.file))
         })
     }
 
@@ -109,7 +121,7 @@ impl Definitions {
         (changes, dirty)
     }
 
-    /// The one that is served goes on; else the first in the order of files. What is written wins over what is kept.
+    /// The one that is served goes on; else the first in the order of files.
     fn choose(
         &mut self,
         reference: &ObjectRef,
@@ -118,7 +130,8 @@ impl Definitions {
     ) {
         let Some(entry) = self.entries.get_mut(reference) else { return };
         let served_in = entry.served.as_ref().map(|claim| claim.file.clone());
-        let rank = |claim: &&Definition| (claim.kept, Some(&claim.file) != served_in.as_ref(), order(claim));
+        let rank =
+            |claim: &&Definition| (claim.precedence(), Some(&claim.file) != served_in.as_ref(), order(claim));
         let choice = match entry.claims.as_slice() {
             [only] => Some(only.clone()),
             several => several.iter().min_by_key(rank).cloned(),

@@ -169,6 +169,13 @@ impl Folder {
             }
         }
         let Some(served) = served else { return problems };
+        // It is closed as it is written, and its last good state protects it.
+        for problem in problems.iter_mut().filter(|_| served.kept) {
+            if let Some(why) = problem.message.strip_suffix(UNTIL_CORRECTED) {
+                problem.message = why.into();
+                add(&mut problem.fix, "Its last good state stays in use until this is corrected.");
+            }
+        }
         let first = (self.shown(&served.file), line_of(&self.files, served));
         for rival in self.claims.rivals(reference) {
             let (file, line) = (self.shown(&rival.file), line_of(&self.files, rival));

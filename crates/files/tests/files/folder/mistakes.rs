@@ -38,6 +38,36 @@ fn what_was_kept_goes_once_the_file_is_whole_without_it() {
 }
 
 #[test]
+fn a_setting_that_protects_and_is_misspelt_keeps_what_protected_before_and_closes_what_was_open() {
+    let ranges = "  loadBalancerSourceRanges: [10.0.0.0/8]\n";
+    let typo = ranges.replace("Ranges", "Range");
+    let open = service("a", 80).replace("spec:\n", "spec:\n  type: LoadBalancer\n");
+    let with = |field: &str| open.replace("spec:\n", &format!("spec:\n{field}"));
+    for (before, again) in [(with(ranges), false), (open.clone(), true)] {
+        let mut scene = Scene::with(&[("s.yaml", &before)]);
+        for port in [81, 82] {
+            scene.write("s.yaml", &with(&typo).replace("port: 80", &format!("port: {port}")));
+            let closes = |world: &super::scene::World| world.port("a") == Some(port);
+            scene.until("it is told", |world| !world.problems.is_empty() && (!again || closes(world)));
+            let it = scene.world.service("a").expect("it is there");
+            let expected = if again { (port, true, 0) } else { (80, false, 1) };
+            assert_eq!((it.ports[0].port, it.unclear_sources, it.source_ranges.len()), expected, "{before}");
+            let problems: Vec<_> = scene.world.problems.values().flatten().collect();
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            let keeps = problems[0].fix.contains("Its last good state stays in use");
+            let is_closed = problems[0].message.contains("nothing of this object is served");
+            assert_eq!((keeps, is_closed), (!again, again), "{problems:?}");
+        }
+        let mut scene = scene.restart();
+        let it = scene.world.service("a").expect("it is there");
+        assert!(it.unclear_sources || it.source_ranges.len() == 1, "{it:?}");
+        scene.write("s.yaml", &with(ranges).replace("port: 80", "port: 83"));
+        scene.until("it is mended", |world| world.port("a") == Some(83) && world.problems.is_empty());
+        assert!(!scene.world.service("a").expect("it is there").unclear_sources);
+    }
+}
+
+#[test]
 fn an_object_that_is_refused_keeps_its_last_good_state() {
     let mut scene = Scene::with(&[("s.yaml", &service("a", 80))]);
     scene.write("s.yaml", &format!("# moved\n{}", service("a", 80).replace("port: 80", "port: 70000")));
