@@ -49,7 +49,7 @@ fn narrows(above: &str, key: &str) -> bool {
 fn protects(entry: &Entry, object: &Node) -> Option<&'static str> {
     let is_missing = |option: &&'static str| {
         let is_said = written(object, "annotations").iter().any(|it| it.key == *option);
-        !is_said && !(*option == SOURCE_RANGES && has_ranges(object))
+        !(is_said || *option == SOURCE_RANGES && has_ranges(object))
     };
     let option =
         nearest(&entry.key, &[RANGES]).map(|_| SOURCE_RANGES).or_else(|| option_of(&entry.key, true));
