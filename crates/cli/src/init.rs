@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, BufRead, ErrorKind, IsTerminal, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::ExitCode,
 };
@@ -203,7 +204,16 @@ fn create_schema(path: &Path, schema: &Value) -> Result<()> {
 
 /// A file that is not there yet, whoever else writes at the same time.
 pub(crate) fn create(path: &Path, text: &str) -> Result<()> {
-    let opened = OpenOptions::new().write(true).create_new(true).open(path);
+    create_with(path, text, 0o666)
+}
+
+/// As `create`, for what only its owner may read, from the first byte.
+pub(crate) fn create_secret(path: &Path, text: &str) -> Result<()> {
+    create_with(path, text, 0o600)
+}
+
+fn create_with(path: &Path, text: &str, mode: u32) -> Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut file = opened.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             anyhow::anyhow!("{} is there already, and is not overwritten", path.display())

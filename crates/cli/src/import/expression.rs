@@ -17,6 +17,25 @@ pub(super) fn whole(text: &str, any_case: bool, merged: bool) -> String {
     format!("{}{inner}{}", if begins { "" } else { REST }, if ends { "" } else { REST })
 }
 
+/// As `whole`, for paths that nginx decodes before it compares: `$` is also before a last line feed.
+pub(super) fn decoded(text: &str, any_case: bool, merged: bool) -> String {
+    let (mut made, mut class, mut escaped) = (String::new(), false, false);
+    for it in text.chars() {
+        match it {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '[' => class = true,
+            ']' => class = false,
+            '$' if !class => made.push_str(LINE_FEED),
+            _ => {}
+        }
+        made.push(it);
+    }
+    whole(&made, any_case, merged)
+}
+
+const LINE_FEED: &str = "(?:%0[aA])?";
+
 /// Whether the last `$` is a sign, and no letter.
 fn ends(text: &str) -> bool {
     let Some(before) = text.strip_suffix('$') else { return false };
@@ -24,7 +43,8 @@ fn ends(text: &str) -> bool {
     slashes % 2 == 0
 }
 
-fn has_top_level_bar(text: &str) -> bool {
+/// Whether it has alternatives, and is not in brackets as a whole.
+pub(super) fn has_top_level_bar(text: &str) -> bool {
     let (mut depth, mut class, mut escaped) = (0_i32, false, false);
     for it in text.chars() {
         match it {
@@ -41,9 +61,9 @@ fn has_top_level_bar(text: &str) -> bool {
     false
 }
 
-/// Escapes that no client needs: nginx undoes them before it compares, so that such a path may be any.
+/// Escapes that no client needs: nginx undoes them before it compares, so that such a path may be any. It refuses zero bytes.
 pub(super) fn needless_escapes() -> String {
-    format!("{REST}%(?:2[dDeEfF]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE]){REST}")
+    format!("{REST}%(?:0[0aA]|2[dDeEfF]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE]){REST}")
 }
 
 #[cfg(test)]
@@ -60,6 +80,17 @@ mod tests {
             (r"a\$", false, format!(r"{REST}a\${REST}")),
         ] {
             assert_eq!(whole(text, any_case, true), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_before_a_last_line_feed_as_well() {
+        for (text, expected) in [
+            (r"\.php$", format!(r"{REST}\.php(?:%0[aA])?")),
+            (r"a$|b$", format!(r"{REST}(?:a(?:%0[aA])?$|b(?:%0[aA])?$){REST}")),
+            (r"[$]\$x", format!(r"{REST}[$]\$x{REST}")),
+        ] {
+            assert_eq!(decoded(text, false, false), expected, "{text}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! haproxy.cfg: frontends and backends.
 //!
 //! ```text
-//!   text ─► sections.rs ─► frontend.rs ─► rules in their order (rules.rs, condition.rs) ─► order.rs ─► Routes (headers.rs)
+//!   text ─► sections.rs ─► frontend.rs ─► rules in their order (rules.rs, actions.rs, condition.rs) ─► order.rs ─► Routes (headers.rs)
 //!                       └► backend.rs, checks.rs ─► Backends      tcp.rs ─► listeners      words.rs: what needs no reading
 //! ```
 
+mod actions;
 mod backend;
 mod bind;
 mod changes;
@@ -20,9 +21,12 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use self::sections::{Line, Section};
+use self::{
+    condition::Acls,
+    sections::{Line, Section},
+};
 use super::{Imported, LARGEST, Text, beside, proxy::Proxy, report::Report, text_of};
 
 pub(super) fn read(file: &Path) -> Result<Imported> {
@@ -33,6 +37,7 @@ pub(super) fn read(file: &Path) -> Result<Imported> {
 
 pub(super) fn read_text(file: &Path, text: &Text) -> Result<Imported> {
     let sections = sections::parse(text)?;
+    defaults_are_there(&sections)?;
     let mut context = Context {
         file: file.to_owned(),
         base: None,
@@ -49,6 +54,23 @@ pub(super) fn read_text(file: &Path, text: &Text) -> Result<Imported> {
     words::judge(&sections, &mut context);
     frontend::read(&mut context)?;
     Ok(Imported { proxy: context.proxy, report: context.report })
+}
+
+/// HAProxy refuses a `from` that leads to nothing, or to two sections, as well.
+fn defaults_are_there(sections: &[Section]) -> Result<()> {
+    for section in sections {
+        let Some(name) = section.from() else { continue };
+        let named = sections
+            .iter()
+            .take_while(|it| it.place != section.place)
+            .filter(|it| it.kind == "defaults" && it.name == name);
+        match named.count() {
+            1 => {}
+            0 => bail!("{}: from {name}: no defaults before it have this name", section.place),
+            _ => bail!("{}: from {name}: several defaults have this name", section.place),
+        }
+    }
+    Ok(())
 }
 
 /// What is known while a configuration is read.
@@ -79,46 +101,60 @@ impl<'s> Context<'s> {
         self.sections.iter().find(|it| it.name == name && matches!(&*it.kind, "backend" | "listen"))
     }
 
-    /// The defaults that a section has: those that it names, or the last ones before it.
-    fn defaults(&self, section: &Section) -> Option<&'s Section> {
-        let before = self
-            .sections
-            .iter()
-            .take_while(|it| it.place != section.place)
-            .filter(|it| it.kind == "defaults");
-        match section.from() {
-            Some(name) => self.sections.iter().find(|it| it.kind == "defaults" && it.name == name),
-            None => before.last(),
+    /// Defaults that a section has: those that it names, or the last ones before it, and those that they name in turn. The
+    /// nearest come first.
+    fn defaults(&self, section: &'s Section) -> Vec<&'s Section> {
+        let mut all: Vec<&Section> = Vec::new();
+        let mut of = section;
+        loop {
+            let before =
+                self.sections.iter().take_while(|it| it.place != of.place).filter(|it| it.kind == "defaults");
+            let next = match of.from() {
+                Some(name) => before.filter(|it| it.name == name).last(),
+                // Defaults without `from` begin with nothing.
+                None if of.kind == "defaults" => None,
+                None => before.last(),
+            };
+            // Each stands before the one that names it, so this ends.
+            let Some(next) = next else { return all };
+            all.push(next);
+            of = next;
         }
     }
 
-    /// Lines with this word, of the section or else of its defaults.
+    /// A section, and then its defaults, the nearest first.
+    fn lineage(&self, section: &'s Section) -> Vec<&'s Section> {
+        std::iter::once(section).chain(self.defaults(section)).collect()
+    }
+
+    /// Lines with this word, of the section or else of its nearest defaults that have any.
     fn lines(&self, section: &'s Section, word: &str) -> Vec<&'s Line> {
         let of =
             |it: &'s Section| -> Vec<&'s Line> { it.lines.iter().filter(|it| it.word(0) == word).collect() };
-        let own = of(section);
-        match (own.is_empty(), self.defaults(section)) {
-            (true, Some(defaults)) => of(defaults),
-            _ => own,
-        }
+        self.lineage(section).into_iter().map(of).find(|it| !it.is_empty()).unwrap_or_default()
     }
 
     /// All lines of rules: those of the defaults come before its own.
     fn rules(&self, section: &'s Section) -> impl Iterator<Item = &'s Line> + use<'s> {
-        self.defaults(section).into_iter().chain([section]).flat_map(|it| &it.lines)
+        self.lineage(section).into_iter().rev().flat_map(|it| &it.lines)
+    }
+
+    /// The ACLs that lines of a section may name.
+    fn acls(&self, section: &'s Section) -> Acls<'s> {
+        condition::acls(self.lineage(section).into_iter().rev())
     }
 
     /// `option NAME` of the section or its defaults.
     fn option(&self, section: &'s Section, name: &str) -> Option<&'s Line> {
         let is = |it: &&'s Line| it.word(0) == "option" && it.word(1) == name;
-        section.lines.iter().find(is).or_else(|| self.defaults(section)?.lines.iter().find(is))
+        self.lineage(section).into_iter().find_map(|it| it.lines.iter().find(is))
     }
 
     /// A `timeout`, in milliseconds.
     fn timeout(&self, section: &'s Section, name: &str) -> Option<u64> {
         let of =
             |it: &'s Section| it.lines.iter().rev().find(|it| it.word(0) == "timeout" && it.word(1) == name);
-        let line = of(section).or_else(|| of(self.defaults(section)?))?;
+        let line = self.lineage(section).into_iter().find_map(of)?;
         duration(line.word(2)).filter(|it| *it > 0)
     }
 

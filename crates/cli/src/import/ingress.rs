@@ -15,12 +15,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use seaway_manifests::tree;
+use seaway_manifests::tree::{self, Node};
 
 use self::objects::{Key, Object};
 use super::{
     Imported, LARGEST, Text,
-    proxy::{Host, Proxy},
+    proxy::{Host, Proxy, Route},
     report::{Place, Report},
     text_of,
 };
@@ -43,7 +43,10 @@ pub(super) fn read_text(text: &Text) -> Result<Imported> {
         objects: &objects,
         wanted: BTreeMap::new(),
         classes: objects.iter().filter(|it| it.kind() == "Ingress").filter_map(class).collect(),
-        asks_clients: Vec::new(),
+        whole_hosts: Vec::new(),
+        lost: Vec::new(),
+        closes_all: None,
+        away: Vec::new(),
     };
     context.proxy.door.parent = Some(PARENT.to_owned());
     for object in &objects {
@@ -54,10 +57,18 @@ pub(super) fn read_text(text: &Text) -> Result<Imported> {
             | "AddressPool" => {
                 context.report.translated(&object.place);
             }
+            "ConfigMap" => settings(object, &mut context),
             _ => context.report.no_effect(&object.place, "Seaway does not read objects of this kind"),
         }
     }
     close_hosts(&mut context);
+    for route in std::mem::take(&mut context.away) {
+        let hosts = &route.condition.hosts;
+        let is_there = |it: &Route| it.condition.hosts.iter().any(|it| hosts.contains(it));
+        if !context.proxy.routes.iter().any(is_there) {
+            context.proxy.routes.push(route);
+        }
+    }
     taken_over(&mut context);
     Ok(Imported { proxy: context.proxy, report: context.report })
 }
@@ -70,8 +81,30 @@ struct Context<'t> {
     wanted: BTreeMap<Key, BTreeMap<&'static str, String>>,
     /// `ingressClassName` of all Ingresses.
     classes: BTreeSet<String>,
-    /// Hosts that clients need a certificate for, and where that is said.
-    asks_clients: Vec<(Vec<Host>, Place)>,
+    /// Hosts of which all paths are protected, of each Ingress; where that is said, and why.
+    whole_hosts: Vec<(Vec<Host>, Place, &'static str)>,
+    /// Names that are protected, and cannot be written.
+    lost: Vec<(String, Place)>,
+    /// Why all routes are closed.
+    closes_all: Option<String>,
+    /// Redirects of hosts that no Ingress has.
+    away: Vec<Route>,
+}
+
+/// The ConfigMap of ingress-nginx is for all Ingresses.
+fn settings(object: &Object<'_>, context: &mut Context<'_>) {
+    let says = |key: &str| {
+        let words =
+            ["whitelist", "allowlist", "denylist", "block-", "auth-", "-snippet", "limit-", "modsecurity"];
+        words.iter().any(|it| key.contains(it)) && key != "allow-snippet-annotations"
+    };
+    let data = object.root.child("data").map_or(&[][..], Node::entries);
+    let Some(entry) = data.iter().find(|it| says(&it.key)) else {
+        return context.report.no_effect(&object.place, "Seaway does not read objects of this kind");
+    };
+    let why = format!("{}: it may protect all Ingresses, which are closed", entry.key);
+    context.report.closed(&object.place, &why);
+    context.closes_all.get_or_insert(why);
 }
 
 fn class(object: &Object<'_>) -> Option<String> {
@@ -86,16 +119,21 @@ fn class(object: &Object<'_>) -> Option<String> {
         .or_else(by_annotation)
 }
 
-/// ingress-nginx asks for a certificate of a client by host: at the paths of other Ingresses of the host as well.
+/// Some of what ingress-nginx is asked for counts for a host: at the paths of other Ingresses of the host as well.
 fn close_hosts(context: &mut Context<'_>) {
-    for route in context.proxy.routes.iter_mut().filter(|it| it.closed.is_none()) {
+    let Context { proxy, report, whole_hosts, lost, closes_all, .. } = context;
+    for route in proxy.routes.iter_mut().filter(|it| it.closed.is_none()) {
         let ours = &route.condition.hosts;
         let is_of = |hosts: &[Host]| {
             *hosts == **ours || hosts.iter().any(|it| ours.iter().any(|our| our.meet(it).is_some()))
         };
-        if let Some((_, at)) = context.asks_clients.iter().find(|it| is_of(&it.0)) {
-            let why = format!("{at} asks clients of this host for a certificate");
-            context.report.closed(&route.place, &why);
+        let gets = |name: &str| ours.is_empty() || ours.iter().any(|it| it.covers(name));
+        let of_host = whole_hosts.iter().find(|it| is_of(&it.0)).map(|(_, at, why)| format!("{at} {why}"));
+        let of_lost = lost.iter().find(|it| gets(&it.0)).map(|(name, at)| {
+            format!("requests for {name:?} come here, which {at} protects, and which cannot be written")
+        });
+        if let Some(why) = closes_all.clone().or(of_host).or(of_lost) {
+            report.closed(&route.place, &why);
             route.close(&why);
         }
     }

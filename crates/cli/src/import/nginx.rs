@@ -26,6 +26,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub(super) use self::words::may_refuse;
 use self::{
     context::Context,
     parse::{Directive, Parsed},
@@ -48,8 +49,11 @@ pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported>
         context.report.expect(&it.place, &it.written());
         context.report.translated(&it.place);
     }
-    for (place, why) in unread {
-        context.report.left_out(&place, &why);
+    for it in unread {
+        context.report.left_out(&it.place, &it.why);
+        if it.may_say_more {
+            context.unread.insert(it.place);
+        }
     }
     let of_http = ["server", "upstream", "map", "location"];
     // A file of conf.d has no `http` around it, and an example may have no `server`.
@@ -69,7 +73,11 @@ pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported>
                 ("events", Some(_)) => {
                     context.report.no_effect(&it.place, "Seaway needs no settings of its event loop")
                 }
-                _ => words::judge(it, &mut context.report),
+                _ => match words::class(&it.name) {
+                    // Beside http and stream, nothing refuses requests.
+                    Class::Protects(_) => context.report.left_out(&it.place, "this directive is not known"),
+                    _ => words::judge(it, &mut context.report),
+                },
             }
             if !matches!(&*it.name, "http" | "stream") {
                 cover(it.block.as_deref().unwrap_or_default(), &mut context);

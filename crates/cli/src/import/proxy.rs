@@ -300,6 +300,15 @@ impl Host {
         }
     }
 
+    /// Whether requests for a name come here that cannot be written as a host: `a_b.example` to `*.example`.
+    pub(super) fn covers(&self, name: &str) -> bool {
+        let name = name.trim_start_matches('*').trim_end_matches('.').to_ascii_lowercase();
+        match self {
+            Host::Exact(_) => false,
+            Host::Under(below) => name.strip_suffix(below.as_str()).is_some_and(|it| it.ends_with('.')),
+        }
+    }
+
     /// The hosts that both mean.
     pub(super) fn meet(&self, other: &Host) -> Option<Host> {
         let is_under = |name: &str, below: &str| {

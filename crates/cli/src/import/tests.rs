@@ -85,6 +85,26 @@ fn what_is_written_passes_seaway_check_and_every_line_comes_to_something() {
     }
 }
 
+/// What closes is more than the samples have.
+#[test]
+fn closed_routes_pass_seaway_check() {
+    const TO: &str = "proxy_pass http://10.0.0.1:1; proxy_set_header Host $host;";
+    let nginx = format!(
+        "server {{ listen 80 default_server; location / {{ {TO} }} location ~ a$|b$ {{ deny all; }} location /f {{ root /srv; }} }} \
+         server {{ listen 80; server_name localhost; if ($http_x) {{ return 403; }} location / {{ {TO} }} }}"
+    );
+    let haproxy = "defaults a\n mode http\ndefaults b from a\nfrontend f\n bind :80\n http-request deny if { hdr(x-a) 1 }\n \
+                   use_backend x if { path_beg /secret- } !{ src 10.0.0.0/8 }\n use_backend x if { path_reg -i ^/ad }\n \
+                   use_backend y if { path /admin }\n default_backend y\nbackend x\n http-request auth\n server a 10.0.0.1:1\n\
+                   backend y\n server b 10.0.0.2:1\n";
+    for (kind, of) in [("nginx", nginx.as_str()), ("haproxy", haproxy)] {
+        let at = tempfile::tempdir().expect("a folder");
+        let (folder, _) = in_folder(kind, of, &at.path().join("file"));
+        assert_eq!(problems(&folder, at.path()), Vec::<String>::new(), "{}", folder.printed());
+        assert!(folder.printed().contains("Closed, requests get 403"), "{}", folder.printed());
+    }
+}
+
 #[test]
 fn nothing_is_overwritten() {
     let at = tempfile::tempdir().expect("a folder");
@@ -96,6 +116,22 @@ fn nothing_is_overwritten() {
     let other = folder.write(&at.path().join("other")).expect_err("seaway.yaml is there already");
     assert!(other.to_string().contains("seaway.yaml is there already") && !at.path().join("other").exists());
     assert_eq!(fs::read_to_string(at.path().join("seaway.yaml")).expect("it is there"), before);
+}
+
+#[test]
+fn secrets_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let at = tempfile::tempdir().expect("a folder");
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: t}\ndata: {tls.key: a2V5}\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n";
+    let mode =
+        |name: &str| at.path().join(name).metadata().expect("it is there").permissions().mode() & 0o777;
+    let (folder, _) = imported("ingress", &format!("{service}---\n{secret}"));
+    folder.write(&at.path().join("all/web")).expect("written");
+    assert_eq!((mode("all/web/secret-t.yaml"), mode("all/web")), (0o600, 0o700));
+    let (folder, _) = imported("ingress", service);
+    folder.write(&at.path().join("open")).expect("written");
+    assert_ne!(mode("open/service-s.yaml"), 0o600);
 }
 
 #[test]

@@ -8,7 +8,9 @@ mod tidy;
 mod yaml;
 
 use std::{
-    fs,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -72,9 +74,13 @@ impl Folder {
                 taken.display()
             );
         }
-        fs::create_dir_all(dir).with_context(|| format!("the folder {} cannot be made", dir.display()))?;
+        let has_secrets = files.iter().any(|(_, text)| is_secret(text));
+        make(dir, has_secrets).with_context(|| format!("the folder {} cannot be made", dir.display()))?;
         for (path, text) in &files {
-            init::create(path, text)?;
+            match is_secret(text) {
+                true => init::create_secret(path, text)?,
+                false => init::create(path, text)?,
+            }
             done.push_str(&format!("wrote {}\n", path.display()));
         }
         let with = match self.config {
@@ -87,4 +93,20 @@ impl Folder {
         ));
         Ok(done)
     }
+}
+
+/// Whether a manifest has a Secret. Objects are written with their fields at the beginning of lines.
+fn is_secret(text: &str) -> bool {
+    text.lines().any(|it| it.trim_start_matches(['"', '\'']).starts_with("kind") && it.contains("Secret"))
+}
+
+/// The folder, which others may look into only where it has no Secret.
+fn make(dir: &Path, has_secrets: bool) -> io::Result<()> {
+    if !has_secrets || dir.is_dir() {
+        return fs::create_dir_all(dir);
+    }
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    DirBuilder::new().mode(0o700).create(dir)
 }

@@ -90,6 +90,18 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
     Some(context.proxy.backend(backend))
 }
 
+/// Whether any of its servers is one that Seaway can connect to.
+pub(super) fn has_server(section: &Section) -> bool {
+    let is_member = |it: &Line| {
+        address(without_family(it.word(2))).is_some() && !it.after(3).iter().any(|it| it == "disabled")
+    };
+    section.with("server").any(is_member)
+}
+
+fn without_family(at: &str) -> &str {
+    ["ipv4@", "ipv6@", "tcp@"].iter().find_map(|it| at.strip_prefix(it)).unwrap_or(at)
+}
+
 fn balance<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, context: &mut Context<'s>) {
     let Some(line) = context.lines(section, "balance").into_iter().next_back() else { return };
     let name = line.word(1).split('(').next().unwrap_or_default();
@@ -159,8 +171,7 @@ fn affinity<'s>(
 
 fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -> Option<(String, ToServer)> {
     let (name, at) = (line.word(1), line.word(2));
-    let at = ["ipv4@", "ipv6@", "tcp@"].iter().find_map(|it| at.strip_prefix(it)).unwrap_or(at);
-    let Some(mut member) = address(at) else {
+    let Some(mut member) = address(without_family(at)) else {
         context.report.left_out(
             &line.place,
             "a backend is ADDRESS:PORT or NAME:PORT, with a name that DNS knows (two parts at least), and no socket of the file system",

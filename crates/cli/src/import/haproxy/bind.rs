@@ -86,7 +86,9 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
             }
             "crt-list" => {
                 words.next();
-                context.report.left_out(&line.place, "crt-list: name each file in `frontDoor.certificates`");
+                let why = "crt-list: it may ask clients for certificates: name each of its files in crt";
+                context.report.closed(&line.place, why);
+                bind.closed.get_or_insert_with(|| why.to_owned());
             }
             "ca-file" => authorities = words.next().map(|it| context.path(it)),
             "verify" => verify = words.next().unwrap_or_default(),

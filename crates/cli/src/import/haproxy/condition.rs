@@ -41,7 +41,7 @@ pub(super) fn acls<'s>(sections: impl Iterator<Item = &'s Section>) -> Acls<'s> 
 const MOST: usize = 200;
 
 /// The alternatives of a condition: of none, one that is always so. `precisely`: the beginning of a path as bytes, not as
-/// whole segments.
+/// whole segments, and nothing that only nearly is what HAProxy compares.
 pub(super) fn terms(words: &[String], acls: &Acls<'_>, precisely: bool) -> Vec<Term> {
     let (word, rest) = match words.split_first() {
         None => return vec![Term::default()],
@@ -167,7 +167,11 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
         }
     }
     let lower = sample.to_ascii_lowercase();
-    let plain = lower.replace(",lower", "").replace(",field(1,:)", "").replace(",host_only", "");
+    let mut plain = lower.replace(",lower", "");
+    // The host that Seaway compares has no port.
+    if plain.contains("hdr(host)") {
+        plain = plain.replace(",field(1,:)", "").replace(",host_only", "");
+    }
     let (name, argument) = match plain.split_once('(') {
         Some((name, rest)) if rest.ends_with(')') => (name.to_owned(), rest.trim_end_matches(')').to_owned()),
         Some(_) => return unclear(),
@@ -186,7 +190,12 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
         _ => (name, None),
     };
     let way = by_name.or(way.map(str::to_owned)).unwrap_or_else(|| "str".to_owned());
+    let is_usual = way == "str" || way == "ip" || way == "bool";
+    // Without a value, and compared in another way than by one, nothing would be asked for.
     let each = |of: &dyn Fn(&str) -> Option<Condition>| -> Vec<Term> {
+        if values.is_empty() {
+            return unclear();
+        }
         let of_value = |value: &&str| match of(value) {
             Some(condition) => Term { condition, ..Term::default() },
             None => Term { unknown: Some(words.join(" ")), ..Term::default() },
@@ -194,19 +203,25 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
         values.iter().map(of_value).collect()
     };
     match (fetch.as_str(), argument.as_str()) {
-        ("ssl_fc", _) => vec![Term { tls: Some(values.first() != Some(&"0")), ..Term::default() }],
+        ("ssl_fc", _) if is_usual && (values.is_empty() || values == ["1"] || values == ["0"]) => {
+            vec![Term { tls: Some(values != ["0"]), ..Term::default() }]
+        }
+        ("dst_port", _) if !is_usual => unclear(),
         ("dst_port", _) if values == ["443"] => vec![Term { tls: Some(true), ..Term::default() }],
         ("dst_port", _) if values == ["80"] => vec![Term { tls: Some(false), ..Term::default() }],
         ("src", _)
-            if values.iter().all(|it| seaway_plan::quantity::network(it).is_ok()) && !values.is_empty() =>
+            if is_usual
+                && values.iter().all(|it| seaway_plan::quantity::network(it).is_ok())
+                && !values.is_empty() =>
         {
             vec![Term {
                 sources: Some(values.iter().map(|it| (*it).to_owned()).collect()),
                 ..Term::default()
             }]
         }
-        ("method", _) => each(&|value| {
-            Some(Condition { method: Some(value.to_ascii_uppercase()), ..Condition::default() })
+        ("method", _) if way == "str" => each(&|value| {
+            let is_plain = value.bytes().all(|it| it.is_ascii_uppercase());
+            is_plain.then(|| Condition { method: Some(value.to_owned()), ..Condition::default() })
         }),
         ("hdr" | "fhdr", "host") => {
             let hosts: Vec<Option<Host>> = values.iter().map(|it| host_of(it, &way)).collect();
@@ -233,24 +248,31 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
         {
             unclear()
         }
+        // Without what follows the path, it is more than what is asked for.
+        ("url" | "capture.req.uri", _) if way == "str" => {
+            let mut all = each(&|value| {
+                Some(Condition { path: path_of(value, &way, any_case, precisely)?, ..Condition::default() })
+            });
+            all.iter_mut().filter(|_| precisely).for_each(|it| it.unknown = Some(words.join(" ")));
+            all
+        }
         ("path" | "url" | "capture.req.uri", _) => each(&|value| {
             Some(Condition { path: path_of(value, &way, any_case, precisely)?, ..Condition::default() })
         }),
         ("hdr" | "fhdr", name) if !name.is_empty() => {
-            if way == "found" || values.is_empty() {
+            if way == "found" {
                 return vec![with_header(name, Value::Regex(REST.to_owned()))];
             }
-            each(&|value| {
-                let value = value_of(value, &way, any_case)?;
-                // Each part of a list is a value to HAProxy; what refuses must not be evaded by a second one.
-                let value = match (precisely && fetch == "hdr", value) {
-                    (false, value) => value,
-                    (true, Value::Exact(text)) => one_of_list(&escaped(&text)),
-                    (true, Value::Regex(text)) => one_of_list(&text),
-                };
-                Some(with_header(name, value).condition)
-            })
+            // Of several fields HAProxy compares each, and each part of a list, and Seaway the first. So what is known is that
+            // there is one.
+            if precisely {
+                let there = with_header(name, Value::Regex(REST.to_owned()));
+                return vec![Term { unknown: Some(words.join(" ")), ..there }];
+            }
+            each(&|value| Some(with_header(name, value_of(value, &way, any_case)?).condition))
         }
+        // Of several parameters HAProxy compares each, and it has other separators.
+        ("url_param" | "urlp", _) if precisely => unclear(),
         ("url_param" | "urlp", name) if !name.is_empty() => each(&|value| {
             let query = BTreeMap::from([(argument_case(sample, name), value_of(value, &way, any_case)?)]);
             Some(Condition { query, ..Condition::default() })
@@ -268,10 +290,6 @@ fn argument_case(sample: &str, lower: &str) -> String {
 fn with_header(name: &str, value: Value) -> Term {
     let headers = BTreeMap::from([(name.to_owned(), value)]);
     Term { condition: Condition { headers, ..Condition::default() }, ..Term::default() }
-}
-
-fn one_of_list(value: &str) -> Value {
-    Value::Regex(format!("(?:{REST},)?[ \\t]*{value}[ \\t]*(?:,{REST})?"))
 }
 
 fn host_of(value: &str, way: &str) -> Option<Host> {

@@ -40,6 +40,14 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
             }
             continue;
         }
+        if let Some(line) = context.lines(section, "mode").into_iter().next_back()
+            && !matches!(line.word(1), "http" | "tcp")
+        {
+            context
+                .report
+                .closed(&line.place, "Seaway has HTTP and TCP: no listener is created where this counts");
+            continue;
+        }
         match context.is_http(section) {
             true => http.push(Frontend { section, binds }),
             false => tcp::read(section, &binds, context)?,
@@ -232,6 +240,7 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
         [only]
             if only.condition == Condition::default()
                 && only.closed.is_none()
+                && only.https.is_none()
                 && only.request.is_empty()
                 && only.response.is_empty() =>
         {

@@ -3,6 +3,7 @@
 use super::{
     super::proxy::HeaderChanges,
     Context,
+    actions::lets_pass,
     sections::{Line, Section},
 };
 
@@ -22,8 +23,8 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
             _ => continue,
         };
         let (word, name) = (line.word(1), line.word(2));
-        if !matches!(word, "set-header" | "add-header" | "del-header" | "replace-header") {
-            if !of_request && word != "deny" {
+        if !matches!(word, "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value") {
+            if !of_request && lets_pass(line) {
                 context
                     .report
                     .left_out(&line.place, "Seaway can only set, add and remove headers of responses");
@@ -71,7 +72,7 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
                 &line.place,
                 "a header with a condition: write it in a rule of an HTTPRoute (docs/http.md)",
             );
-        } else if value.contains("%[") || word == "replace-header" {
+        } else if value.contains("%[") || word.starts_with("replace-") {
             context
                 .report
                 .left_out(&line.place, "Seaway has no variables; which headers it sets is in docs/http.md");
@@ -87,7 +88,8 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
 fn overrides(word: &str, name: &str, value: &str, has_condition: bool) -> bool {
     let needed = ["host", "connection", "upgrade", "content-length", "transfer-encoding", "te", "cookie"];
     let is_ours = word == "set-header" && (value.contains("%[") || has_condition);
-    (is_ours || word == "del-header" && has_condition) && !needed.contains(&name)
+    (is_ours || word.starts_with("replace-") || word == "del-header" && has_condition)
+        && !needed.contains(&name)
 }
 
 fn change(

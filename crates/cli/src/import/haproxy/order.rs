@@ -14,6 +14,10 @@ use super::super::{
 /// As many routes as all combinations may come to.
 const MOST: usize = 2_000;
 
+/// Why a route is closed whose exact path an earlier expression may be for.
+pub(super) const UNDECIDED: &str =
+    "an earlier expression may be for this path, and which of both counts is not known: requests get 403";
+
 /// What a rule does with requests that it is for.
 pub(super) enum Effect {
     /// They go nowhere else.
@@ -25,23 +29,20 @@ pub(super) enum Effect {
 
 /// Puts a rule before all of `routes`.
 pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Vec<Route>) -> Result<()> {
-    let protects = match effect {
-        Effect::Ends(route) => route.closed.is_some(),
-        Effect::Restricts(_) => true,
-        Effect::ToHttps(_) => false,
-    };
     let mut before: Vec<Route> = Vec::new();
     let mut after: Vec<Route> = Vec::new();
     if let Effect::Ends(route) = effect {
         before.push(Route { condition: condition.clone(), ..(**route).clone() });
     }
     for route in routes.drain(..) {
-        let common = match (meet(condition, &route.condition), effect) {
+        let meeting = meet(condition, &route.condition);
+        let is_undecided = matches!(meeting, Meeting::Unknown(_));
+        let common = match (meeting, effect) {
             (Meeting::Exactly(common), _) | (Meeting::Wider(common), Effect::Ends(_)) => Some(common),
             // A route that stays what it is must not get paths of others: all of it is meant then.
             (Meeting::Wider(common), _) => Some(Condition { path: route.condition.path.clone(), ..common }),
-            // An expression may fit the exact path: what protects does so then.
-            (Meeting::Unknown(common), _) => protects.then_some(common),
+            // An expression may fit the exact path.
+            (Meeting::Unknown(common), _) => Some(common),
             (Meeting::Nothing, _) => None,
         };
         let Some(common) = common else {
@@ -49,11 +50,20 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
             continue;
         };
         let is_covered = common == route.condition;
-        if is_covered && matches!(effect, Effect::Ends(_)) {
+        if is_undecided && matches!(effect, Effect::Ends(first) if is_same(first, &route)) {
+            after.push(route);
+            continue;
+        }
+        if is_covered && matches!(effect, Effect::Ends(_)) && !is_undecided {
             // The rule itself gets these requests.
             continue;
         }
         let mut made = match effect {
+            Effect::Ends(_) if is_undecided => {
+                let mut made = Route { made: true, ..route.clone() };
+                made.close(UNDECIDED);
+                made
+            }
             Effect::Ends(first) => Route { made: true, ..(**first).clone() },
             Effect::Restricts(sources) => {
                 let mut made = route.clone();
@@ -89,6 +99,16 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
     routes.extend(before);
     routes.extend(after);
     Ok(())
+}
+
+/// Whether requests come to the same, by whichever of two routes.
+fn is_same(one: &Route, two: &Route) -> bool {
+    let is_open = |it: &Route| !it.is_protected() && it.https.is_none();
+    is_open(one)
+        && is_open(two)
+        && one.target == two.target
+        && one.request == two.request
+        && one.response == two.response
 }
 
 /// The networks that are in both lists.

@@ -6,15 +6,16 @@ use anyhow::Result;
 
 use super::{
     super::{
-        proxy::{Condition, HeaderChanges, PathRule, Redirect, Rewrite, Route, Target, host},
+        proxy::{Condition, HeaderChanges, PathRule, Route, Target},
         report::Place,
     },
     Context,
+    actions::{ANSWERS, Action, REFUSES, REJECTS_NETWORKS, action, stage},
     backend::backend,
     changes::Changes,
-    condition::{Acls, Term, acls, terms},
+    condition::{Acls, Term, terms},
     headers::headers,
-    order::{Effect, Meeting, meet, put_before},
+    order::{Effect, Meeting, UNDECIDED, meet, put_before},
     sections::{Line, Section},
 };
 
@@ -25,33 +26,13 @@ pub(super) struct Ports {
     pub(super) tls: bool,
 }
 
-/// What a rule does, before its condition is known.
-enum Action {
-    Refuse(&'static str),
-    /// Requests that it is for are not looked at any more.
-    Allow,
-    Redirect(Redirect),
-    ToHttps,
-    Nothing,
-}
-
-const NO_PASSWORDS: &str = "the import writes no passwords: open it, and name users in seaway.dev/basic-auth, or restrict networks with `deny if !{ src … }`";
-const REFUSES: &str = "this rule refuses by something that Seaway does not know: all that the rule may be \
-                       about is closed";
-const REJECTS_NETWORKS: &str = "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges";
-pub(super) const NO_LIMIT: &str =
-    "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client";
-const NO_ANSWERS: &str = "Seaway does not refuse answers of backends";
-const NO_SCRIPTS: &str =
-    "Seaway runs no scripts and rules of others, and it is not known whether this one protects";
-
 /// The routes of a frontend, or of a `listen`.
 pub(super) fn routes<'s>(
     section: &'s Section,
     ports: Ports,
     context: &mut Context<'s>,
 ) -> Result<(Vec<Route>, bool)> {
-    let acls = acls(context.defaults(section).into_iter().chain([section]));
+    let acls = context.acls(section);
     let mut routes: Vec<Route> = Vec::new();
     let (request, response) = headers(section, context);
     let default: Vec<&Line> = context.lines(section, "default_backend");
@@ -62,50 +43,19 @@ pub(super) fn routes<'s>(
         .map(|it| (it.place.clone(), it.word(1).to_owned()))
         .or(own.map(|it| (section.place.clone(), it)));
     if let Some((place, name)) = last {
-        let to = to_backend(&name, &place, section, context)?;
-        put(&Condition::default(), to, &mut routes)?;
+        routes = to_backend(&name, &place, section, context)?;
     }
-    let uses: Vec<&Line> = section.with("use_backend").collect();
-    for line in uses.into_iter().rev() {
-        let name = line.word(1);
-        if name.contains("%[") {
-            context
-                .report
-                .left_out(&line.place, "Seaway has no maps: write one use_backend for each host or path");
-            continue;
-        }
-        for term in terms(line.after(2), &acls, false).into_iter().rev() {
-            if let PathRule::Prefix(path) = &term.condition.path
-                && path != "/"
-            {
-                let what = format!(
-                    "path_beg {path}: Seaway compares whole segments, so it takes {path} and all below it, and nothing else that begins so"
-                );
-                context.report.differs(&line.place, &what);
-            }
-            let why = match &term {
-                Term { unknown: Some(what), .. } => {
-                    format!("an HTTPRoute does not match by {what}: these requests go where later rules lead")
-                }
-                Term { sources: Some(_), .. } | Term { not_sources: Some(_), .. } => {
-                    "Seaway does not route by the client's address: these requests go where later rules lead"
-                        .to_owned()
-                }
-                Term { sni, .. } if !sni.is_empty() => {
-                    "the name in TLS selects no backend where HTTP is read: these requests go where later rules lead".to_owned()
-                }
-                Term { tls: Some(tls), .. } if ports.plain && ports.tls => {
-                    format!("both ports have the same routes: whether TLS was used ({tls}) selects none")
-                }
-                Term { tls: Some(true), .. } if !ports.tls => continue,
-                Term { tls: Some(false), .. } if !ports.plain => continue,
-                _ => {
-                    let to = to_backend(name, &line.place, section, context)?;
-                    put(&term.condition, to, &mut routes)?;
-                    continue;
-                }
-            };
-            context.report.left_out(&line.place, &why);
+    let uses = uses(section, &acls, ports, context)?;
+    // Where all lead to backends that everyone may ask, whole segments are close enough, and are easier to read.
+    let is_plain =
+        |it: &Route| !it.is_protected() && it.https.is_none() && matches!(it.target, Target::Backends(_));
+    let is_all_plain = routes.iter().all(is_plain)
+        && uses.iter().all(|it| it.nearly.iter().all(|it| unsaid(it, ports).is_none()))
+        && uses.iter().all(|it| !is_map(it.line) && it.to.iter().all(is_plain));
+    for it in uses.into_iter().rev() {
+        let terms = if is_all_plain { &it.nearly } else { &it.precisely };
+        for term in terms.iter().rev() {
+            choose(&it, term, ports, &mut routes, context)?;
         }
     }
     for route in routes.iter_mut().filter(|it| matches!(it.target, Target::Backends(_))) {
@@ -113,7 +63,109 @@ pub(super) fn routes<'s>(
         add(&mut route.response, &response);
     }
     let to_https = requests(section, &acls, Changes::default(), ports, &mut routes, context)?;
+    for route in routes.iter().filter(|it| it.closed.as_deref() == Some(UNDECIDED)) {
+        context.report.closed(&route.place, UNDECIDED);
+    }
     Ok((routes, to_https))
+}
+
+/// A `use_backend`.
+struct Use<'s> {
+    line: &'s Line,
+    precisely: Vec<Term>,
+    /// By whole segments, and the first field of a name.
+    nearly: Vec<Term>,
+    to: Vec<Route>,
+}
+
+fn uses<'s>(
+    section: &'s Section,
+    acls: &Acls<'s>,
+    ports: Ports,
+    context: &mut Context<'s>,
+) -> Result<Vec<Use<'s>>> {
+    let mut all = Vec::new();
+    // An earlier line takes all requests of these ACLs: that they are not meant need not be said again.
+    let mut taken: Vec<&str> = Vec::new();
+    for line in section.with("use_backend") {
+        let mut words = line.after(2).to_vec();
+        if words.first().is_some_and(|it| it == "if") && !words.iter().any(|it| it == "or" || it == "||") {
+            words.retain(|it| !it.strip_prefix('!').is_some_and(|it| taken.contains(&it)));
+        }
+        if words == ["if"] {
+            words.clear();
+        }
+        if let [word, name] = line.after(2)
+            && word == "if"
+        {
+            taken.push(name);
+        }
+        let (precisely, nearly) = (terms(&words, acls, true), terms(&words, acls, false));
+        let is_lost = nearly.iter().all(|it| unsaid(it, ports).is_some());
+        let to = match is_lost || is_map(line) {
+            true => Vec::new(),
+            false => to_backend(line.word(1), &line.place, section, context)?,
+        };
+        all.push(Use { line, precisely, nearly, to });
+    }
+    Ok(all)
+}
+
+/// `use_backend %[…]`
+fn is_map(line: &Line) -> bool {
+    line.word(1).contains("%[")
+}
+
+/// Why an HTTPRoute cannot match as a condition does.
+fn unsaid(term: &Term, ports: Ports) -> Option<String> {
+    match term {
+        Term { unknown: Some(what), .. } => Some(format!("an HTTPRoute does not match by {what}")),
+        Term { sources: Some(_), .. } | Term { not_sources: Some(_), .. } => {
+            Some("Seaway does not route by the client's address".to_owned())
+        }
+        Term { sni, .. } if !sni.is_empty() => {
+            Some("the name in TLS selects no backend where HTTP is read".to_owned())
+        }
+        Term { tls: Some(tls), .. } if ports.plain && ports.tls => {
+            Some(format!("both ports have the same routes: whether TLS was used ({tls}) selects none"))
+        }
+        _ => None,
+    }
+}
+
+/// Puts what a `use_backend` says for one alternative before all of `routes`. Where that cannot be said, those requests must
+/// not go to what comes after it.
+fn choose(
+    it: &Use<'_>,
+    term: &Term,
+    ports: Ports,
+    routes: &mut Vec<Route>,
+    context: &mut Context<'_>,
+) -> Result<()> {
+    let place = &it.line.place;
+    let why = match is_map(it.line) {
+        true => Some("Seaway has no maps: write one use_backend for each host or path".to_owned()),
+        false => unsaid(term, ports),
+    };
+    if let Some(why) = why {
+        let why = format!("{why}: requests that it may be about get 403");
+        context.report.closed(place, &why);
+        let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
+        route.close(&why);
+        return put(&term.condition, vec![route], routes);
+    }
+    if term.tls.is_some_and(|it| if it { !ports.tls } else { !ports.plain }) {
+        return Ok(());
+    }
+    if let PathRule::Prefix(path) = &term.condition.path
+        && path != "/"
+    {
+        let what = format!(
+            "path_beg {path}: Seaway compares whole segments, so it takes {path} and all below it, and nothing else that begins so"
+        );
+        context.report.differs(place, &what);
+    }
+    put(&term.condition, it.to.clone(), routes)
 }
 
 fn add(to: &mut HeaderChanges, more: &HeaderChanges) {
@@ -162,7 +214,7 @@ fn to_backend<'s>(
         return Ok(vec![route]);
     }
     (route.request, route.response) = headers(section, context);
-    let acls = acls(context.defaults(section).into_iter().chain([section]));
+    let acls = context.acls(section);
     let mut routes = vec![route];
     let mut changes = Changes::default();
     context.rules(from).for_each(|it| changes.note(it));
@@ -179,16 +231,11 @@ fn requests<'s>(
     routes: &mut Vec<Route>,
     context: &mut Context<'s>,
 ) -> Result<bool> {
-    let of =
-        |words: &'static [&'static str]| context.rules(section).filter(move |it| words.contains(&it.word(0)));
-    let answers = of(&["http-response", "http-after-response"]).filter(|it| it.word(1) == "deny");
-    let lines: Vec<&Line> = of(&["tcp-request"])
-        .chain(of(&["http-request", "block", "rate-limit"]))
-        .chain(of(&["redirect"]))
-        .chain(answers)
-        .collect();
+    let mut lines: Vec<(u8, &Line)> =
+        context.rules(section).filter_map(|it| Some((stage(it)?, it))).collect();
+    lines.sort_by_key(|it| it.0);
     let mut rules: Vec<(&Line, Action, usize)> = Vec::new();
-    for line in lines {
+    for (_, line) in lines {
         let (action, condition) = action(line, context);
         rules.push((line, action, condition));
     }
@@ -198,7 +245,12 @@ fn requests<'s>(
     let mut to_https = false;
     for (line, action, at) in rules {
         let mut found = terms(line.after(at), acls, true);
-        found.iter_mut().for_each(|it| changes.spoil(it));
+        for term in &mut found {
+            changes.spoil(term);
+            if !term.sni.is_empty() {
+                term.unknown.get_or_insert_with(|| "the name in TLS (req.ssl_sni)".to_owned());
+            }
+        }
         changes.note(line);
         // What one set of rules lets in has to pass the others.
         let set = (line.word(0), if line.word(0) == "tcp-request" { line.word(1) } else { "" });
@@ -230,9 +282,8 @@ fn requests<'s>(
             Action::Redirect(to) => {
                 for term in found {
                     if term.unknown.is_some() || term.sources.is_some() || term.not_sources.is_some() {
-                        context
-                            .report
-                            .left_out(&line.place, "the condition is not one that an HTTPRoute has");
+                        // By who asks, requests are refused where they were sent elsewhere.
+                        effects.extend(refused(line, ANSWERS, term, None, ports, context));
                         continue;
                     }
                     if term.tls.is_some() && ports.plain && ports.tls {
@@ -282,175 +333,35 @@ fn refused(
         context.report.differs(&place, "plaintext requests are redirected to https instead");
         return Some((place, term, Effect::ToHttps(true)));
     }
-    let networks =
-        term.not_sources.clone().or_else(|| allowed.map(<[String]>::to_vec).filter(|_| why == REFUSES));
+    let refuses = why == REFUSES;
+    let restricts = refuses || why == ANSWERS;
+    let networks = term
+        .not_sources
+        .clone()
+        .filter(|_| restricts)
+        .or_else(|| allowed.map(<[String]>::to_vec).filter(|_| refuses));
     let effect = match (&term.unknown, networks, &term.sources) {
         (Some(what), ..) => {
             context.report.closed(&place, &format!("{why} ({what})"));
             closed(&format!("{}: {what}", line.word(1)))
         }
-        (None, Some(networks), None) if why == REFUSES => Effect::Restricts(networks),
+        (None, Some(networks), None) => {
+            if !refuses {
+                context.report.closed(&place, why);
+            }
+            Effect::Restricts(networks)
+        }
         (None, _, Some(_)) => {
-            context.report.closed(&place, REJECTS_NETWORKS);
-            closed(REJECTS_NETWORKS)
+            let why = if refuses { REJECTS_NETWORKS } else { why };
+            context.report.closed(&place, why);
+            closed(why)
         }
         // A condition that Seaway has: requests get 403, as they did.
-        (None, None, None) if why == REFUSES => closed(&line.written()),
+        (None, None, None) if refuses && term.not_sources.is_none() => closed(&line.written()),
         _ => {
             context.report.closed(&place, why);
             closed(why)
         }
     };
     Some((place, term, effect))
-}
-
-/// What a rule does, and where its condition begins.
-fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
-    let report = &mut context.report;
-    let at = line.words.iter().position(|it| it == "if" || it == "unless").unwrap_or(line.words.len());
-    match line.word(0) {
-        "block" => return (Action::Refuse(REFUSES), at),
-        "rate-limit" => {
-            report.closed(&line.place, NO_LIMIT);
-            return (Action::Refuse(NO_LIMIT), at);
-        }
-        "redirect" => return (redirect(line.after(1), line, context), at),
-        // By what an answer is, nothing is refused.
-        "http-response" | "http-after-response" => {
-            report.closed(&line.place, NO_ANSWERS);
-            return (Action::Refuse(NO_ANSWERS), line.words.len());
-        }
-        "tcp-request" => {
-            return match (line.word(1), line.word(2)) {
-                (_, "reject" | "silent-drop") => (Action::Refuse(REFUSES), at),
-                ("connection" | "content" | "session", "accept") => (Action::Allow, at),
-                _ => {
-                    report.no_effect(&line.place, "this line takes effect only where another rule uses it");
-                    (Action::Nothing, at)
-                }
-            };
-        }
-        _ => {}
-    }
-    let word = line.word(1);
-    let action = match word {
-        "deny" | "reject" | "tarpit" | "silent-drop" => Action::Refuse(REFUSES),
-        "allow" => Action::Allow,
-        "auth" => Action::Refuse(NO_PASSWORDS),
-        "return" => match line
-            .after(2)
-            .windows(2)
-            .find(|it| it.first().is_some_and(|it| it == "status"))
-            .and_then(|it| it.last())
-            .map(String::as_str)
-        {
-            Some(code) if code.starts_with('4') || code.starts_with('5') => {
-                report.differs(&line.place, "requests get 403");
-                Action::Refuse(REFUSES)
-            }
-            _ => {
-                report.left_out(
-                    &line.place,
-                    "Seaway answers nothing by itself but redirects and errors: let a backend answer",
-                );
-                Action::Nothing
-            }
-        },
-        "redirect" => redirect(line.after(2), line, context),
-        "set-header" | "add-header" | "del-header" | "replace-header" => Action::Nothing,
-        "use-service" | "send-spoe-group" | "wait-for-body" | "wait-for-handshake" => {
-            report.closed(&line.place, NO_SCRIPTS);
-            Action::Refuse(NO_SCRIPTS)
-        }
-        word if word.starts_with("lua.") => {
-            report.closed(&line.place, NO_SCRIPTS);
-            Action::Refuse(NO_SCRIPTS)
-        }
-        "set-path" | "replace-path" | "set-uri" | "replace-uri" | "replace-pathq" | "set-pathq"
-        | "set-query" | "set-method" | "normalize-uri" => {
-            report.left_out(&line.place, "Seaway replaces a prefix of the path by fixed text, in an HTTPRoute with URLRewrite (docs/manifests.md): members get the path as the client sent it");
-            Action::Nothing
-        }
-        "cache-use" => {
-            report.left_out(&line.place, "Seaway does not cache");
-            Action::Nothing
-        }
-        _ => {
-            report.no_effect(
-                &line.place,
-                "this line takes effect only where another rule uses it, or is about logs",
-            );
-            Action::Nothing
-        }
-    };
-    (action, at)
-}
-
-fn redirect(words: &[String], line: &Line, context: &mut Context<'_>) -> Action {
-    let mut to = Redirect { code: 302, ..Redirect::default() };
-    let (mut https, mut text) = (false, None);
-    let mut rest = words.iter().map(String::as_str);
-    while let Some(word) = rest.next() {
-        match word {
-            "scheme" => https = rest.next() == Some("https"),
-            "location" | "prefix" => text = rest.next().map(|it| (word, it)),
-            "code" => to.code = rest.next().and_then(|it| it.parse().ok()).unwrap_or(302),
-            "if" | "unless" => break,
-            _ => {}
-        }
-    }
-    let Some((word, text)) = text else {
-        if https {
-            return Action::ToHttps;
-        }
-        context
-            .report
-            .left_out(&line.place, "Seaway redirects plaintext requests to https, not the other way round");
-        return Action::Nothing;
-    };
-    // `https://%[hdr(host)]%[capture.req.uri]`
-    let same = [
-        "https://%[hdr(host)]%[capture.req.uri]",
-        "https://%[req.hdr(host)]%[capture.req.uri]",
-        "https://%[hdr(host)]%[path]",
-    ];
-    if same.contains(&text) {
-        return Action::ToHttps;
-    }
-    let whole = text.trim_end_matches("%[capture.req.uri]").trim_end_matches("%[path]");
-    let (scheme, place) = match whole.split_once("://") {
-        Some(("https", rest)) => (Some("https"), rest),
-        Some(("http", rest)) => (Some("http"), rest),
-        _ => (None, whole),
-    };
-    let (name, path) = match scheme {
-        Some(_) => place.split_at(place.find('/').unwrap_or(place.len())),
-        None => ("", place),
-    };
-    let (name, port) = name.split_once(':').map_or((name, None), |(name, port)| (name, port.parse().ok()));
-    let known =
-        name.is_empty() || host(name).is_some_and(|it| it.written() == name && !name.starts_with('*'));
-    if whole.contains(['%', '?']) || !known || (!path.is_empty() && !path.starts_with('/')) {
-        context.report.left_out(
-            &line.place,
-            "Seaway redirects to a fixed host, and to a fixed path or that of the request",
-        );
-        return Action::Nothing;
-    }
-    (to.scheme, to.host, to.port) = (scheme, Some(name.to_owned()).filter(|it| !it.is_empty()), port);
-    let keeps = word == "prefix" || whole.len() < text.len();
-    to.path = match (keeps, path.trim_end_matches('/')) {
-        (true, "") => None,
-        (true, path) => Some(Rewrite::Prefix(path.to_owned())),
-        (false, "") => Some(Rewrite::Full("/".to_owned())),
-        (false, _) => Some(Rewrite::Full(path.to_owned())),
-    };
-    if matches!(to.path, Some(Rewrite::Prefix(_))) {
-        context.report.left_out(
-            &line.place,
-            "write an HTTPRoute with RequestRedirect and replacePrefixMatch (docs/manifests.md)",
-        );
-        return Action::Nothing;
-    }
-    Action::Redirect(to)
 }

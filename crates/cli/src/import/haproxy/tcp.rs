@@ -5,42 +5,51 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::{
-    super::proxy::{Condition, OwnListener},
+    super::proxy::{Condition, Host, OwnListener},
     Context,
-    backend::backend,
+    actions::{lets_pass, stage},
+    backend::{backend, has_server},
     bind::Bind,
-    condition::{Term, acls, terms},
+    condition::{Term, terms},
     order::in_both,
-    rules::NO_LIMIT,
     sections::{Line, Section},
     time,
 };
 
+const NOT_KNOWN: &str = "it may refuse connections, or lead them elsewhere: no listener is created for it";
 /// Rules that change the client's address, or lead elsewhere.
 const MOVES: [&str; 6] = ["set-src", "expect-", "lua.", "use-service", "send-spoe", "switch-mode"];
 
 pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut Context<'s>) -> Result<()> {
-    let acls = acls(context.defaults(section).into_iter().chain([section]));
+    let acls = context.acls(section);
     let mut admitted = Admitted::default();
     admitted.read(section, context);
-    let mut by_name: Vec<(&Line, Vec<super::super::proxy::Host>)> = Vec::new();
+    let mut by_name: Vec<(&Line, Vec<Host>)> = Vec::new();
+    let mut always = None;
     for line in section.with("use_backend") {
         for term in terms(line.after(2), &acls, true) {
+            let is_fixed = !line.word(1).contains("%[");
             match term {
-                Term { sni, unknown: None, sources: None, not_sources: None, .. } if !sni.is_empty() => {
-                    by_name.push((line, sni))
+                Term { sni, unknown: None, sources: None, not_sources: None, tls: None, condition }
+                    if is_fixed && condition == Condition::default() =>
+                {
+                    match sni.is_empty() {
+                        // It takes what no line before it has taken.
+                        true => drop(always.get_or_insert_with(|| line.word(1).to_owned())),
+                        false if always.is_none() => by_name.push((line, sni)),
+                        false => {}
+                    }
                 }
-                _ => context.report.left_out(
-                    &line.place,
-                    "TCP is forwarded to one backend, and TLS by the names in req.ssl_sni",
+                _ => admitted.close(
+                    line,
+                    "TCP is forwarded to one backend, and TLS by the names in req.ssl_sni: no listener is created for it",
+                    context,
                 ),
             }
         }
     }
-    let default: Option<String> = context
-        .lines(section, "default_backend")
-        .last()
-        .map(|it| it.word(1).to_owned())
+    let default: Option<String> = always
+        .or_else(|| context.lines(section, "default_backend").last().map(|it| it.word(1).to_owned()))
         .or_else(|| (section.kind == "listen").then(|| section.name.clone()));
     if !by_name.is_empty() {
         for (line, _) in &by_name {
@@ -134,7 +143,7 @@ struct Admitted {
 impl Admitted {
     /// Every rule that rejects counts, but for those that an `accept` of the same set of rules let in before.
     fn read<'s>(&mut self, section: &'s Section, context: &mut Context<'s>) {
-        let acls = acls(context.defaults(section).into_iter().chain([section]));
+        let acls = context.acls(section);
         let mut accepted: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for line in context.rules(section).filter(|it| it.word(0) == "tcp-request") {
             let at =
@@ -181,13 +190,19 @@ impl Admitted {
                         context,
                     );
                 }
-                _ => context
+                _ if lets_pass(line) => context
                     .report
                     .no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it"),
+                _ => self.close(line, NOT_KNOWN, context),
             }
         }
-        for line in context.rules(section).filter(|it| it.word(0) == "rate-limit") {
-            self.close(line, NO_LIMIT, context);
+        // Rules of HTTP in the defaults are for sections of HTTP.
+        let is_http = context.is_http(section);
+        let is_own = |it: &&Line| is_http || section.lines.iter().any(|of| of.place == it.place);
+        let is_rule = |it: &&Line| stage(it).is_some() && it.word(0) != "tcp-request" && !lets_pass(it);
+        let is_of_http = |it: &&Line| it.word(0).starts_with("http-") || it.word(0) == "redirect";
+        for line in context.rules(section).filter(is_rule).filter(|it| !is_of_http(it) || is_own(it)) {
+            self.close(line, NOT_KNOWN, context);
         }
         if self.sources.as_ref().is_some_and(Vec::is_empty) {
             // An empty list would let all in.
@@ -215,7 +230,7 @@ impl Admitted {
 fn passthrough<'s>(
     section: &'s Section,
     binds: &[Bind<'s>],
-    by_name: Vec<(&'s Line, Vec<super::super::proxy::Host>)>,
+    by_name: Vec<(&'s Line, Vec<Host>)>,
     protected: bool,
     context: &mut Context<'s>,
 ) -> Result<()> {
@@ -231,6 +246,17 @@ fn passthrough<'s>(
         context
             .report
             .left_out(&line.place, "TLS is passed on by host names alone: connections for other names end");
+    }
+    let mut others = binds.iter().filter(|it| it.line.place != bind.line.place || it.port != bind.port);
+    if let Some(other) = others.next() {
+        context.report.left_out(
+            &other.line.place,
+            "the front door passes TLS on at one port, the first of this frontend: this one is not opened",
+        );
+    }
+    if let Some((line, why)) = misled(&by_name, context) {
+        context.report.closed(&line.place, why);
+        return Ok(());
     }
     context.proxy.door.https = Some(bind.port);
     for (line, hosts) in by_name {
@@ -259,4 +285,32 @@ fn passthrough<'s>(
         }
     }
     Ok(())
+}
+
+/// A line whose connections would go to another one's backend: HAProxy takes the first name that fits, Seaway the most exact
+/// one, and names without a backend fall to wider ones.
+fn misled<'s>(by_name: &[(&'s Line, Vec<Host>)], context: &Context<'s>) -> Option<(&'s Line, &'static str)> {
+    let serves = |line: &Line| context.backend(line.word(1)).is_some_and(has_server);
+    for (at, (line, hosts)) in by_name.iter().enumerate() {
+        for (later, names) in by_name.iter().skip(at.saturating_add(1)) {
+            let is_other = later.word(1) != line.word(1);
+            let pairs = hosts.iter().flat_map(|one| names.iter().map(move |two| (one, two)));
+            for (one, name) in pairs.filter(|_| is_other) {
+                let Some(both) = one.meet(name) else { continue };
+                if both == *name {
+                    return Some((
+                        later,
+                        "an earlier line takes its names, and Seaway would lead them to the most exact one: no listener is created for it",
+                    ));
+                }
+                if !serves(line) {
+                    return Some((
+                        line,
+                        "its backend has no server, and a wider name would take its connections: no listener is created for it",
+                    ));
+                }
+            }
+        }
+    }
+    None
 }

@@ -6,7 +6,7 @@ use super::{
 };
 
 const READ: &str = "bind mode acl use_backend default_backend http-request http-response http-after-response redirect \
-    server default-server balance cookie stick tcp-request option http-check timeout reqadd rspadd block \
+    server default-server balance cookie stick tcp-request tcp-response use-server monitor-net filter option http-check timeout reqadd rspadd block \
     stick-table rate-limit";
 
 const NO_EFFECT: [(&str, &str); 5] = [
@@ -21,12 +21,14 @@ const NO_EFFECT: [(&str, &str); 5] = [
     ("stats", "Seaway's status page and metrics are at http://127.0.0.1:1936/ (`admin.listen`)"),
     ("maxconn", "`limits.memory` in seaway.yaml bounds what all clients together can take"),
     (
-        "enabled disabled bind-process monitor-net force-persist ignore-persist load-server-state-from-file persist http-reuse max-keep-alive-queue",
+        "enabled disabled bind-process force-persist ignore-persist load-server-state-from-file persist http-reuse max-keep-alive-queue \
+         clitcpka-cnt clitcpka-idle clitcpka-intvl srvtcpka-cnt srvtcpka-idle srvtcpka-intvl hash-key hash-preserve-affinity \
+         max-session-srv-conns log-steps quic-initial grace",
         "how it is processed is Seaway's own matter",
     ),
 ];
 
-const LEFT_OUT: [(&str, &str); 6] = [
+const LEFT_OUT: [(&str, &str); 5] = [
     (
         "errorfile errorfiles errorloc errorloc302 errorloc303 http-error",
         "`frontDoor: {pages: {503: sorry.html}}` in seaway.yaml has a page for each error: the HTML alone, without the head",
@@ -37,10 +39,9 @@ const LEFT_OUT: [(&str, &str); 6] = [
     ),
     ("monitor-uri monitor monitor-fail", "Seaway's readiness is at http://127.0.0.1:1936/ready"),
     (
-        "filter email-alert use-fcgi-app external-check server-template dispatch transparent source",
+        "email-alert use-fcgi-app external-check server-template dispatch transparent source http-send-name-header tcp-check",
         "Seaway has no counterpart",
     ),
-    ("use-server", "Seaway selects servers by balance, weights and session affinity"),
     ("server-state-file-name load-server-state", "Seaway has no counterpart"),
 ];
 
@@ -49,8 +50,26 @@ const OPTIONS: &str = "forwardfor httplog tcplog dontlognull dontlog-normal http
     tcpka clitcpka srvtcpka splice-auto splice-request splice-response socket-stats log-separate-errors log-health-checks logasap contstats \
     prefer-last-server nolinger abortonclose http-use-htx http-buffer-request http-no-delay http-pretend-keepalive http-ignore-probes \
     tcp-smart-accept tcp-smart-connect independent-streams idle-close-on-response allbackups log-tag originalto http-tunnel \
-    http-restrict-req-hdr-names checkcache accept-invalid-http-request accept-invalid-http-response tcp-check h1-case-adjust-bogus-client \
+    http-restrict-req-hdr-names accept-invalid-http-request accept-invalid-http-response tcp-check h1-case-adjust-bogus-client \
     h1-case-adjust-bogus-server disable-h2-upgrade accept-unsafe-violations-in-http-request http-drop-request-trailers persist";
+/// Options without a counterpart, that refuse nothing either.
+const OPTIONS_LEFT_OUT: &str = "mysql-check pgsql-check redis-check smtpchk ldap-check ssl-hello-chk external-check spop-check forwarded \
+    transparent http-drop-response-trailers h1-accept-payload-with-any-method use-small-buffers";
+
+pub(super) const UNKNOWN: &str = "it is not known, and may refuse requests: what it may be about is closed; remove it from a copy, and import the copy";
+
+/// Whether it is known what a line says. The rules among them have to be read.
+pub(super) fn is_known(line: &Line) -> bool {
+    let has = |list: &str, word: &str| list.split_whitespace().any(|it| it == word);
+    match line.word(0) {
+        "no" => true,
+        "option" => {
+            let name = line.word(1);
+            name == "httpchk" || has(OPTIONS, name) || has(OPTIONS_LEFT_OUT, name)
+        }
+        word => has(READ, word) || NO_EFFECT.iter().chain(&LEFT_OUT).any(|(list, _)| has(list, word)),
+    }
+}
 
 pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
     for section in sections {
@@ -138,14 +157,14 @@ fn line(line: &Line, context: &mut Context<'_>) {
         return match name {
             // Read with the checks of a backend.
             "httpchk" => report.translated(&line.place),
-            "mysql-check" | "pgsql-check" | "redis-check" | "smtpchk" | "ldap-check" | "ssl-hello-chk"
-            | "external-check" | "spop-check" => {
-                report.left_out(&line.place, "Seaway checks that a member accepts a connection, or by HTTP, gRPC or UDP (docs/health.md)");
+            name if has(OPTIONS_LEFT_OUT, name) => {
+                report.left_out(&line.place, "Seaway has no such option; it checks that a member accepts a connection, or by HTTP, gRPC or UDP (docs/health.md)");
             }
             name if has(OPTIONS, name) => {
                 report.no_effect(&line.place, "Seaway does this by itself, or has no need of it")
             }
-            _ => report.left_out(&line.place, "Seaway has no such option"),
+            _ if line.word(0) == "no" => report.no_effect(&line.place, "Seaway does not do it either"),
+            _ => report.closed(&line.place, UNKNOWN),
         };
     }
     if has(READ, word) {
@@ -156,5 +175,9 @@ fn line(line: &Line, context: &mut Context<'_>) {
     if let Some(why) = find(&NO_EFFECT) {
         return report.no_effect(&line.place, why);
     }
-    report.left_out(&line.place, find(&LEFT_OUT).unwrap_or("this word is not known"));
+    match find(&LEFT_OUT) {
+        Some(why) => report.left_out(&line.place, why),
+        None if line.word(0) == "no" => report.no_effect(&line.place, "Seaway does not do it either"),
+        None => report.closed(&line.place, UNKNOWN),
+    }
 }

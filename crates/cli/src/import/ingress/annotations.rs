@@ -6,6 +6,7 @@ use seaway_plan::quantity::network;
 
 use super::{
     super::{
+        nginx::may_refuse,
         proxy::{Host, Redirect, Rewrite, host},
         report::Place,
     },
@@ -30,9 +31,15 @@ pub(super) struct Options {
     pub(super) sent_host: Option<String>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) passthrough: bool,
-    /// Clients have to show a certificate, which is asked for at all paths of a host, of any Ingress.
-    pub(super) asks_clients: bool,
+    /// It counts at all paths of its hosts, of any Ingress, for this reason.
+    pub(super) of_host: Option<&'static str>,
+    /// Requests for `www.HOST` are redirected to `HOST`, or the other way round.
+    pub(super) www: bool,
+    /// Names that cannot be written.
+    pub(super) lost: Vec<String>,
 }
+
+const SNIPPET: &str = "has a server-snippet, which is for all paths of this host";
 
 /// Parts of names of annotations that may say who can connect.
 const SAYS_WHO: [&str; 7] = ["whitelist", "allow", "deny", "cidr", "auth", "source-range", "blacklist"];
@@ -79,7 +86,7 @@ pub(super) fn options(object: &Object<'_>, context: &mut Context<'_>) -> Options
 fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
     let has = |list: &str| list.split_whitespace().any(|it| it == name);
     let report = &mut context.report;
-    let yes = value == "true";
+    let yes = ["1", "t", "true"].contains(&&*value.to_ascii_lowercase());
     report.translated(place);
     match name {
         "ssl-redirect" => options.https = options.https.filter(|it| *it).or((!yes).then_some(false)),
@@ -134,30 +141,41 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
             let usual = if name == "permanent-redirect" { 301 } else { 302 };
             match redirect(value, usual) {
                 Some(to) => options.redirect = Some(to),
-                None => report.left_out(place, "Seaway redirects to a fixed host and path"),
+                None => {
+                    report.closed(place, "Seaway redirects to a fixed host and path: requests get 403");
+                    options.closed.get_or_insert_with(|| name.to_owned());
+                }
             }
         }
         "permanent-redirect-code" | "temporal-redirect-code" => report.left_out(place, "write statusCode at the RequestRedirect of the HTTPRoute"),
-        "app-root" => options.root = Some(value.to_owned()).filter(|it| it.starts_with('/')),
+        "app-root" if value.starts_with('/') => options.root = Some(value.to_owned()),
+        "app-root" => {
+            report.closed(place, "Seaway redirects to a path of the host: requests get 403");
+            options.closed.get_or_insert_with(|| name.to_owned());
+        }
         "server-alias" => {
             for name in value.split([',', ' ']).filter(|it| !it.is_empty()) {
                 match host(name) {
                     Some(host) => options.aliases.push(host),
-                    None => report.left_out(place, "host names are shop.example and *.shop.example"),
+                    None => {
+                        report.left_out(place, "host names are shop.example and *.shop.example");
+                        options.lost.push(name.to_owned());
+                    }
                 }
             }
         }
         "upstream-vhost" if host(value).is_some_and(|it| matches!(it, Host::Exact(_))) => options.sent_host = Some(value.to_owned()),
         "x-forwarded-prefix" => options.headers.push(("X-Forwarded-Prefix".to_owned(), value.to_owned())),
         "ssl-passthrough" => options.passthrough = yes,
-        "from-to-www-redirect" if yes => report.left_out(place, "write an HTTPRoute with RequestRedirect and hostname (docs/manifests.md)"),
+        "from-to-www-redirect" => options.www = yes,
         "configuration-snippet" | "server-snippet" | "stream-snippet" => {
-            let protects = ["deny", "allow", "auth", "return 4", "limit_", "valid_referers", "lua", "modsecurity"];
-            match protects.iter().find(|it| value.contains(**it)) {
-                Some(word) => {
-                    report.closed(place, &format!("this annotation may protect something (it has {word:?}), \
-                                                   and Seaway does not read nginx's language in annotations"));
+            match may_refuse(value) {
+                Some(what) => {
+                    report.closed(place, &format!("it may protect, or lead requests elsewhere ({what}), and Seaway does not read nginx's language in annotations"));
                     options.closed.get_or_insert_with(|| name.to_owned());
+                    if name == "server-snippet" {
+                        options.of_host = Some(SNIPPET);
+                    }
                 }
                 None => report.left_out(place, "Seaway does not read nginx's language in annotations: an HTTPRoute sets headers (docs/http.md)"),
             }
@@ -172,7 +190,9 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
             } else {
                 "the import writes no authentication: open it, and use seaway.dev/basic-auth or seaway.dev/forward-auth"
             });
-            options.asks_clients |= name.starts_with("auth-tls-");
+            if name.starts_with("auth-tls-") {
+                options.of_host = Some("asks clients of this host for a certificate");
+            }
             options.closed.get_or_insert_with(|| name.to_owned());
         }
         _ if has(NO_EFFECT) => report.no_effect(place, "Seaway does this by itself, or has no need of it"),
@@ -234,6 +254,9 @@ fn of_others(key: &str, value: &str, place: &Place, options: &mut Options, conte
                 "this annotation may protect something, and Seaway reads only annotations of ingress-nginx",
             );
             options.closed.get_or_insert_with(|| key.to_owned());
+            if lower.contains("server-snippet") {
+                options.of_host = Some(SNIPPET);
+            }
         }
         false => report.left_out(place, "Seaway reads annotations of ingress-nginx alone"),
     }

@@ -4,9 +4,10 @@ use seaway_manifests::tree::Node;
 
 use super::{
     super::{
-        expression::whole,
+        expression::{decoded, has_top_level_bar},
         proxy::{Backend, Condition, Host, PathRule, Redirect, Rewrite, Route, Target, host},
         report::Place,
+        write::escaped,
     },
     Context,
     annotations::{Options, is_canary, options},
@@ -20,6 +21,13 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             &object.place,
             "only networking.k8s.io/v1 is read: `kubectl get ingress -o yaml` writes it",
         );
+        // What it says may protect its paths from those of other Ingresses.
+        let rules = object.spec().map_or(&[][..], |it| items(it, "rules"));
+        for rule in rules {
+            let hosts: Vec<Host> = text(rule, "host").and_then(host).into_iter().collect();
+            let why = "is an Ingress of this host that is not read";
+            context.whole_hosts.push((hosts, object.place.clone(), why));
+        }
         return;
     }
     context.report.translated(&object.place);
@@ -29,6 +37,10 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         return context.report.left_out(&object.place, why);
     }
     let Some(spec) = object.spec() else { return };
+    if is_protected(&options) {
+        let lost = options.lost.iter().map(|it| (it.clone(), object.place.clone()));
+        context.lost.extend(lost);
+    }
     let ingress = Ingress { object, spec, options };
     if let Some(class) = spec.child("ingressClassName") {
         let at = ingress.place(class, 0);
@@ -84,7 +96,18 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             context
                 .report
                 .left_out(&at, "host names are shop.example and *.shop.example: the rule is left out");
+            if is_protected(&ingress.options) {
+                context.lost.push((written.to_owned(), at));
+            }
             continue;
+        }
+        if let ([Host::Exact(name)], true) = (hosts.as_slice(), ingress.options.www) {
+            let other = name.strip_prefix("www.").map_or_else(|| format!("www.{name}"), str::to_owned);
+            let condition = Condition { hosts: host(&other).into_iter().collect(), ..Condition::default() };
+            let to = Redirect { host: Some(name.clone()), code: 308, ..Redirect::default() };
+            let mut route = Route::new(ingress.place(rule, 5), condition, Target::Redirect(to));
+            route.namespace = Some(object.key().namespace);
+            context.away.push(route);
         }
         if !hosts.is_empty() {
             hosts.extend(ingress.options.aliases.iter().cloned());
@@ -157,25 +180,14 @@ impl Ingress<'_, '_> {
         let (rule, rewrite) = match path {
             Ok(found) => found,
             Err(why) => {
-                let protects = self.options.closed.is_some() || !self.options.sources.is_empty();
-                match protects {
-                    true => context.report.closed(&at, &why),
-                    false => context.report.left_out(&at, &why),
-                }
-                if !protects {
-                    return;
-                }
-                (
-                    PathRule::Prefix(
-                        written
-                            .split(['(', '[', '.', '*', '?', '$', '^', '\\'])
-                            .next()
-                            .filter(|it| it.starts_with('/'))
-                            .unwrap_or("/")
-                            .to_owned(),
-                    ),
-                    None,
-                )
+                // Its requests must not go to shorter paths of the host.
+                context.report.closed(&at, &format!("{why}: requests get 403"));
+                let mut route =
+                    Route::new(at.clone(), Condition { hosts, ..Condition::default() }, Target::Nothing);
+                route.condition.path =
+                    PathRule::Regex(decoded(&format!("^{}", escaped(beginning(written))), true, true));
+                route.close(&why);
+                return self.push(route, context);
             }
         };
         let condition = Condition { hosts, path: rule, ..Condition::default() };
@@ -214,8 +226,8 @@ impl Ingress<'_, '_> {
         if let Some(why) = &self.options.closed {
             route.close(why);
         }
-        if self.options.asks_clients {
-            context.asks_clients.push((route.condition.hosts.clone(), self.object.place.clone()));
+        if let Some(why) = self.options.of_host {
+            context.whole_hosts.push((route.condition.hosts.clone(), self.object.place.clone(), why));
         }
         let secret = self.secret(route.condition.hosts.first());
         route.https = match (self.options.https, &secret) {
@@ -283,10 +295,10 @@ impl Ingress<'_, '_> {
                 match kind {
                     "Exact" => PathRule::Exact(written.to_owned()),
                     "ImplementationSpecific" if self.options.by_expression => {
-                        PathRule::Regex(whole(&format!("^{written}"), true, true))
+                        PathRule::Regex(decoded(&format!("^{written}"), true, true))
                     }
                     _ if self.options.by_expression && written.contains(['(', '[', '*', '\\', '$']) => {
-                        PathRule::Regex(whole(&format!("^{written}"), true, true))
+                        PathRule::Regex(decoded(&format!("^{written}"), true, true))
                     }
                     "ImplementationSpecific" => {
                         context.report.differs(at, "the path is matched by whole segments");
@@ -349,4 +361,18 @@ impl Ingress<'_, '_> {
         });
         Ok((at, key))
     }
+}
+
+fn is_protected(options: &Options) -> bool {
+    options.closed.is_some() || !options.sources.is_empty()
+}
+
+/// What every path begins with that an expression is for.
+fn beginning(text: &str) -> &str {
+    let end = text.find(|it| "([.*?+{|$^\\".contains(it)).unwrap_or(text.len());
+    let (start, rest) = text.split_at(end);
+    // The last letter need not be there; of alternatives, each begins as it likes.
+    let end = if rest.starts_with(['?', '*', '{']) { start.len().saturating_sub(1) } else { start.len() };
+    let start = if has_top_level_bar(text) { "" } else { start.get(..end).unwrap_or_default() };
+    if start.starts_with('/') { start } else { "/" }
 }

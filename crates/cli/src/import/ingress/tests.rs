@@ -161,6 +161,94 @@ fn classes_that_are_published_together_are_told() {
 }
 
 #[test]
+fn snippets_that_may_refuse_close() {
+    let closes = |annotations: &str| {
+        printed("ingress", &ingress(annotations, "/", "Prefix")).contains("255.255.255.255/32")
+    };
+    let wrong: Vec<&str> = [
+        "if ($http_x_key != \"secret\") { return 503; }",
+        "return 302 https://sso.example;",
+        "return\t403;",
+        "rewrite ^ /x last;",
+        "internal;",
+        "set $proxy_upstream_name \"default-other-80\";",
+        "location /x { proxy_pass http://10.0.0.9; }",
+        "proxy_set_header X-User $remote_user;",
+        "unheard_of on;",
+        "add_header X-A b",
+    ]
+    .into_iter()
+    .filter(|it| !closes(&ours("configuration-snippet", &it.replace('\'', "''"))))
+    .collect();
+    assert!(wrong.is_empty(), "open: {wrong:?}");
+    let open =
+        "more_set_headers \"X-A: b\"; add_header X-B c; gzip on; proxy_set_header X-Forwarded-Proto https;";
+    assert!(!closes(&ours("configuration-snippet", open)));
+    for (name, value) in [
+        ("permanent-redirect", "https://b.example/$request_uri"),
+        ("temporal-redirect", "/x?y"),
+        ("app-root", "https://b.example"),
+    ] {
+        assert!(closes(&ours(name, value)), "{name} is open");
+    }
+}
+
+#[test]
+fn what_counts_for_a_host_closes_all_its_ingresses() {
+    let all = |first: (&str, &str), second: &str| {
+        let of = several(&[("a", first.1, "nginx", first.0, "/one"), ("b", "", "nginx", second, "/")]);
+        let (folder, report) = imported("ingress", &of);
+        (folder.printed().matches("# Closed, requests get 403").count(), report.is_whole())
+    };
+    let snippet = ours("server-snippet", "allow 10.0.0.0/8; deny all;");
+    assert_eq!(all(("a.example", &snippet), "a.example"), (2, false));
+    assert_eq!(all(("b.example", &snippet), "a.example"), (1, false));
+    assert_eq!(all(("a.example", "nginx.org/server-snippets: deny all;"), "a.example"), (2, false));
+    // A name that cannot be written, and the wildcard that gets its requests.
+    let networks = ours("whitelist-source-range", "10.0.0.0/8");
+    assert_eq!(all(("b_1.a.example", &networks), "\"*.a.example\""), (1, false));
+    // An Ingress that is not read.
+    let of = several(&[("a", "", "nginx", "a.example", "/one"), ("b", "", "nginx", "a.example", "/")]);
+    let text = printed("ingress", &of.replacen("networking.k8s.io/v1", "extensions/v1beta1", 1));
+    assert!(text.contains("Closed, requests get 403"), "{text}");
+    // What the controller does for all.
+    let text = printed(
+        "ingress",
+        &format!(
+            "{of}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{global-auth-url: a}}\n"
+        ),
+    );
+    assert_eq!(text.matches("Closed, requests get 403").count(), 2, "{text}");
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_not_left_to_shorter_ones() {
+    let of = |path: &str| {
+        ingress(
+            &format!("{}, {}", ours("use-regex", "true"), ours("rewrite-target", "/x/$1")),
+            path,
+            "ImplementationSpecific",
+        )
+    };
+    for (path, expected) in [
+        ("/admin(.*)/(.*)", "value: \"(?i:(?:/|%2[fF])+admin)(?s-u:.)*\""),
+        ("/admins?/(.*)x", "value: \"(?i:(?:/|%2[fF])+admin)(?s-u:.)*\""),
+    ] {
+        let text = printed("ingress", &of(path));
+        assert!(text.contains(expected) && text.contains("255.255.255.255/32"), "{path}:\n{text}");
+    }
+}
+
+#[test]
+fn www_is_redirected() {
+    let text = printed("ingress", &ingress(&ours("from-to-www-redirect", "true"), "/", "Prefix"));
+    assert!(
+        text.contains("hostnames: [www.a.example]") && text.contains("hostname: a.example, statusCode: 308"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_protected_prefix_ends_at_a_segment_in_all_of_its_spellings() {
     let of = several(&[
         ("a", &ours("whitelist-source-range", "10.0.0.0/8"), "nginx", "a.example", "/"),

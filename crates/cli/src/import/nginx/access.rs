@@ -7,7 +7,8 @@ use seaway_plan::quantity::network;
 use super::{
     super::report::Report,
     context::{Context, Scopes},
-    words::{Class, class},
+    parse::Directive,
+    words::{Class, class, lets_pass},
 };
 
 /// Who may ask.
@@ -22,7 +23,7 @@ const AUTHENTICATION: &str = "the import writes no passwords: open it, and name 
 
 pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
     let trusted: BTreeSet<String> = context.proxy.door.trusted.iter().cloned().collect();
-    let report = &mut context.report;
+    let Context { report, unread, to_https, .. } = context;
     let mut access = networks(scopes, report);
     let any = scopes.said("satisfy") == "any" && !access.sources.is_empty();
     let mut close = |why: String| {
@@ -50,14 +51,15 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
             close(format!("{}: {why}", it.written()));
         }
         // What is in it is not known.
-        if it.name == "include" && may_protect(it.arg(0)) {
-            let why = "this file is not here, and it may say which clients are allowed";
+        if it.name == "include" && unread.contains(&it.place) && may_protect(it, scopes) {
+            let why = "not all of it could be read, and it may say who may ask";
             report.closed(&it.place, why);
             close(format!("include {}: {why}", it.arg(0)));
         }
-        // A condition that refuses.
-        if it.name == "if" && (it.block.iter().flatten().any(refuses) || asks_who(it)) {
-            let why = "Seaway does not refuse by variables; let the backend do it";
+        // A condition that refuses, or sends requests elsewhere.
+        if it.name == "if" && !to_https.contains(&it.place) && !it.block.iter().flatten().all(lets_pass) {
+            let why =
+                "Seaway does not refuse, redirect or select backends by variables; let the backend do it";
             report.closed(&it.place, why);
             close(format!("{}: {why}", it.written()));
         }
@@ -101,8 +103,8 @@ pub(super) fn believed(scopes: &Scopes<'_>) -> Option<BTreeSet<String>> {
         .then(|| all.iter().map(|it| it.arg(0).to_owned()).collect())
 }
 
-/// Files of nginx itself say nothing of that, nor does a pattern that no file matches.
-fn may_protect(file: &str) -> bool {
+/// Files of nginx itself say nothing of that. Patterns of all servers name folders of servers, which are not served then.
+fn may_protect(it: &Directive, scopes: &Scopes<'_>) -> bool {
     let known = [
         "mime.types",
         "proxy_params",
@@ -112,51 +114,21 @@ fn may_protect(file: &str) -> bool {
         "scgi_params",
         "options-ssl-nginx.conf",
     ];
-    !file.contains(['*', '?']) && !known.iter().any(|it| file.ends_with(it))
+    let file = it.arg(0);
+    let is_folder = file.contains(['*', '?']) && scopes.is_of_all_servers(it);
+    !is_folder && !known.contains(&file.rsplit('/').next().unwrap_or(file))
 }
 
 /// Whether an inner block does not say otherwise.
-fn is_in_force(scopes: &Scopes<'_>, name: &str, it: &super::parse::Directive) -> bool {
+fn is_in_force(scopes: &Scopes<'_>, name: &str, it: &Directive) -> bool {
     scopes.all(&[name]).iter().any(|of| of.place == it.place)
-}
-
-/// Sends some clients elsewhere, by what may say who they are: a cookie, an address, a variable of `map`.
-fn asks_who(it: &super::parse::Directive) -> bool {
-    let text = it.args.join(" ");
-    let text = text.trim_start_matches(['(', ' ']);
-    let of_request = [
-        "$scheme",
-        "$https",
-        "$host",
-        "$http_host",
-        "$server_port",
-        "$http_x_forwarded_proto",
-        "$request_method",
-        "$http_user_agent",
-        "$request_uri",
-        "$uri",
-        "$args",
-        "$is_args",
-        "$request_filename",
-        "$http_upgrade",
-    ];
-    let end =
-        text.find(|it: char| it != '$' && it != '_' && !it.is_ascii_alphanumeric()).unwrap_or(text.len());
-    let variable = text.get(..end).unwrap_or_default();
-    let sends = it.block.iter().flatten().any(|it| matches!(&*it.name, "return" | "rewrite"));
-    sends && variable.starts_with('$') && !of_request.contains(&variable)
-}
-
-fn refuses(it: &super::parse::Directive) -> bool {
-    let code: Option<u16> = it.arg(0).parse().ok();
-    (it.name == "return" && code.is_some_and(|it| (400..600).contains(&it))) || it.name == "deny"
 }
 
 /// The first rule that fits decides; without one, everyone may ask.
 fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
     let rules = scopes.all(&["allow", "deny"]);
     let mut access = Access::default();
-    let mut close = |it: &super::parse::Directive, why: &str, report: &mut Report| {
+    let mut close = |it: &Directive, why: &str, report: &mut Report| {
         report.closed(&it.place, why);
         access.closed.get_or_insert_with(|| format!("{}: {why}", it.written()));
     };

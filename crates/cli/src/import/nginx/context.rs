@@ -1,12 +1,16 @@
 //! What is known while a configuration is read.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
 use super::{
-    super::{Imported, beside, proxy::Proxy, report::Report},
+    super::{
+        Imported, beside,
+        proxy::Proxy,
+        report::{Place, Report},
+    },
     parse::Directive,
 };
 
@@ -18,6 +22,10 @@ pub(super) struct Context {
     pub(super) upstreams: BTreeMap<String, Directive>,
     /// `map $ssl_preread_server_name $name { … }`, by the name that is set.
     pub(super) maps: BTreeMap<String, Directive>,
+    /// Includes whose directives are not known.
+    pub(super) unread: BTreeSet<Place>,
+    /// `if`s that redirect to https, which is translated.
+    pub(super) to_https: BTreeSet<Place>,
     /// HSTS that some routes have: places in `proxy.routes`, and seconds.
     pub(super) hsts: Vec<(usize, String)>,
 }
@@ -30,6 +38,8 @@ impl Context {
             proxy: Proxy::default(),
             upstreams: BTreeMap::new(),
             maps: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            to_https: BTreeSet::new(),
             hsts: Vec::new(),
         }
     }
@@ -74,6 +84,17 @@ impl<'d> Scopes<'d> {
     /// The argument of one that is there.
     pub(super) fn said(&self, name: &str) -> &'d str {
         self.one(name).map_or("", |it| it.arg(0))
+    }
+
+    /// The last one of the innermost block that has any: of several that are done one after the other, it is what remains.
+    pub(super) fn last(&self, is: impl Fn(&Directive) -> bool) -> Option<&'d Directive> {
+        self.0.iter().rev().find_map(|block| block.iter().rev().find(|it| is(it)))
+    }
+
+    /// Whether it stands in the outermost block, and that is one of servers.
+    pub(super) fn is_of_all_servers(&self, it: &Directive) -> bool {
+        let outermost = self.0.first().copied().unwrap_or_default();
+        outermost.iter().any(|of| of.place == it.place) && !outermost.iter().any(|of| of.name == "location")
     }
 
     /// In all blocks, the innermost first.

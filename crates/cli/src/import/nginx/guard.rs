@@ -3,7 +3,14 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    access::believed, context::Context, http::Ready, names::Listen, parse::Directive, server::Server,
+    super::{proxy::Route, report::Place},
+    access::believed,
+    context::Context,
+    http::Ready,
+    location::NOT_SERVED,
+    names::Listen,
+    parse::Directive,
+    server::Server,
 };
 
 /// Listeners of a server whose scheme is published at more addresses than it has. The front door has both of its ports at
@@ -46,21 +53,29 @@ pub(super) fn believe(servers: &[Server<'_>], context: &mut Context) {
     context.proxy.door.trusted = same.into_iter().flatten().collect();
 }
 
-/// Requests for names that cannot be written come to the default server: where their own server protects, it is closed.
+/// Requests for names that cannot be written come to other servers: where their own server protects, those are closed.
 pub(super) fn lost_names(ready: &mut [Ready<'_, '_>], context: &mut Context) {
-    let protects = |it: &&Ready<'_, '_>| {
+    let protects = |it: &Ready<'_, '_>| {
         let routes = &it.served.routes;
         let asks = !matches!(it.server.scopes.said("ssl_verify_client"), "" | "off");
-        it.server.names.lost
-            && !it.is_default
-            && (asks || it.closed.is_some() || routes.is_empty() || routes.iter().any(|it| it.is_protected()))
+        let refuses = |it: &Route| it.is_protected() && it.closed.as_deref() != Some(NOT_SERVED);
+        asks || it.closed.is_some() || routes.is_empty() || routes.iter().any(refuses)
     };
-    let Some(from) = ready.iter().find(protects).map(|it| it.server.directive.place.clone()) else { return };
-    let why = format!(
-        "requests for names of the server at {from} come here, which protects them, and its names cannot be written"
-    );
-    for it in ready.iter_mut().filter(|it| it.is_default) {
-        context.report.closed(&it.server.directive.place, &why);
+    let lost: Vec<(Place, String)> = ready
+        .iter()
+        .filter(|it| !it.is_default && protects(it))
+        .flat_map(|it| {
+            it.server.names.lost.iter().map(|name| (it.server.directive.place.clone(), name.clone()))
+        })
+        .collect();
+    for it in ready.iter_mut() {
+        let own = &it.server.directive.place;
+        let gets = |name: &str| it.is_default || it.server.names.hosts.iter().any(|it| it.covers(name));
+        let Some((from, name)) = lost.iter().find(|(from, name)| from != own && gets(name)) else { continue };
+        let why = format!(
+            "requests for {name:?} come here, which the server at {from} protects, and its name cannot be written"
+        );
+        context.report.closed(own, &why);
         it.closed.get_or_insert_with(|| why.clone());
         it.served.routes.iter_mut().for_each(|it| it.close(&why));
     }

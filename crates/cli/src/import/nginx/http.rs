@@ -60,6 +60,13 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
             hsts: Default::default(),
         });
     }
+    let chosen: Vec<bool> = servers
+        .iter()
+        .map(|it| it.listens.iter().any(|(listen, _)| is_first(it, listen, &servers)))
+        .collect();
+    for (server, _) in servers.iter_mut().zip(chosen).filter(|it| !it.1) {
+        server.names.with_local();
+    }
     guard::believe(&servers, context);
     let door = Ports::of(&servers);
     (context.proxy.door.http, context.proxy.door.https) = (door.http, door.https);
@@ -182,6 +189,16 @@ fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
     hsts(context);
 }
 
+/// Whether a server gets requests for names that no server of its port has.
+fn is_first(server: &Server<'_>, listen: &Listen, all: &[Server<'_>]) -> bool {
+    let same = all
+        .iter()
+        .flat_map(|it| &it.listens)
+        .filter(|(it, _)| it.port == listen.port && it.ssl == listen.ssl);
+    let chosen = same.clone().find(|(it, _)| it.is_default).or_else(|| same.clone().next());
+    chosen.is_some_and(|(_, it)| server.listens.iter().any(|(_, of)| of.place == it.place))
+}
+
 fn prepare<'s, 'd>(
     server: &'s Server<'d>,
     all: &[Server<'_>],
@@ -217,22 +234,10 @@ fn prepare<'s, 'd>(
             context,
         );
     }
-    let is_first = |listen: &Listen| {
-        let same = all
-            .iter()
-            .flat_map(|it| &it.listens)
-            .filter(|(it, _)| it.port == listen.port && it.ssl == listen.ssl);
-        let chosen = same.clone().find(|(it, _)| it.is_default).or_else(|| same.clone().next());
-        chosen.is_some_and(|(_, it)| server.listens.iter().any(|(_, of)| of.place == it.place))
-    };
     let says_default = front.iter().any(|(it, _)| it.is_default);
-    let is_default = says_default || (server.names.has_none && is_first(first));
-    if !is_default && !server.names.hosts.is_empty() && is_first(first) {
-        context.report.differs(
-            &server.directive.place,
-            "nginx gives this server requests for unknown host names as well; in Seaway they get 404, \
-             unless its listen has `default_server`",
-        );
+    let is_default = says_default || (server.names.has_none && is_first(server, first, all));
+    if !is_default && !server.names.hosts.is_empty() && is_first(server, first, all) {
+        context.report.differs(&server.directive.place, "nginx gives this server requests for unknown host names as well; in Seaway they get 404, unless its listen has `default_server`");
     }
     let mut served = served(server, context);
     if let Some(why) = &closed {
@@ -247,9 +252,12 @@ fn prepare<'s, 'd>(
 fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
     let mut served = served(server, context);
     let whole = served.routes.iter().position(|it| it.condition.path == PathRule::Prefix("/".to_owned()));
-    let only = (served.routes.len() == 1).then(|| whole.map(|it| served.routes.remove(it))).flatten();
+    let only = (served.routes.len() == 1 && !served.to_https)
+        .then(|| whole.map(|it| served.routes.remove(it)))
+        .flatten();
     let only = only.filter(|it| {
         it.closed.is_none()
+            && it.https.is_none()
             && it.rewrite.is_none()
             && it.rewrite_host.is_none()
             && it.request.is_empty()

@@ -12,8 +12,9 @@ use super::{
     headers::{SentHost, headers},
     judge_rest, order,
     parse::Directive,
-    pass::{Pass, pass},
-    server::{Server, redirect},
+    pass::{Pass, pass, prefix_rewrite},
+    server::{NO_CONDITIONS, Server, is_to_https, redirect},
+    words::lets_pass,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,7 +116,8 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
     let has_expressions = locations.iter().any(|it| it.kind == Kind::Regex);
     let mut routes = Vec::new();
     let mut spellings = order::Spellings::default();
-    for location in locations {
+    let https: Vec<bool> = locations.iter().map(|it| to_https(it, server, context)).collect();
+    for (location, is_to_https) in locations.iter().zip(https) {
         read(location, context);
         if location.kind == Kind::Named {
             continue;
@@ -150,11 +152,12 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
             closed = closed.or_else(|| headers.closed.clone());
         }
         let is_protected = closed.is_some() || !access.sources.is_empty();
-        if target == Target::Nothing && !is_protected {
-            continue;
-        }
+        // Its requests must not go where the rest of the host goes.
         if target == Target::Nothing {
-            closed.get_or_insert_with(|| "the target is not translated".to_owned());
+            if !is_protected {
+                context.report.closed(&location.directive.place, NOT_SERVED);
+            }
+            closed.get_or_insert_with(|| NOT_SERVED.to_owned());
         }
         // A path that is matched by an expression keeps what it is.
         let is_replaced =
@@ -183,6 +186,7 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
             };
         }
         (route.sources, route.closed, route.decodes) = (access.sources, closed, true);
+        route.https = is_to_https.then_some(true);
         routes.push((route, headers.hsts));
     }
     let mut all = Vec::new();
@@ -209,6 +213,21 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
     all
 }
 
+pub(super) const NOT_SERVED: &str = "what it leads to is not translated: its requests get 403";
+
+/// Whether an `if` of the location redirects requests without TLS to https.
+fn to_https(location: &Location<'_>, server: &Server<'_>, context: &mut Context) -> bool {
+    let mut found = false;
+    for it in
+        location.directive.block.iter().flatten().filter(|it| it.name == "if" && is_to_https(it, server))
+    {
+        context.report.differs(&it.place, "the code is 308");
+        context.to_https.insert(it.place.clone());
+        found = true;
+    }
+    found
+}
+
 /// nginx redirects `/shop` to `/shop/`, where that is a location which leads to a backend.
 fn without_slash(route: &Route, locations: &[Location<'_>]) -> Option<Route> {
     let PathRule::Prefix(path) = &route.condition.path else { return None };
@@ -230,7 +249,9 @@ fn path(location: &Location<'_>, has_expressions: bool, context: &mut Context) -
     let path = location.path.clone();
     Some(match location.kind {
         Kind::Exact => PathRule::Exact(path),
-        Kind::Regex => PathRule::Regex(expression::whole(&order::merged(&path).0, location.any_case, false)),
+        Kind::Regex => {
+            PathRule::Regex(expression::decoded(&order::merged(&path).0, location.any_case, false))
+        }
         Kind::Priority if has_expressions => {
             PathRule::Regex(format!("{}{REST}", order::merged(&escaped(&path)).0))
         }
@@ -368,7 +389,10 @@ fn content(
             }
             "if" => {
                 cover(it.block.as_deref().unwrap_or_default(), context);
-                context.report.left_out(&it.place, "Seaway has no conditions: an HTTPRoute matches host, path, method, headers and query (docs/manifests.md)");
+                // Else access.rs says that it closes, or it is translated.
+                if it.block.iter().flatten().all(lets_pass) {
+                    context.report.left_out(&it.place, NO_CONDITIONS);
+                }
                 continue;
             }
             _ => continue,
@@ -378,6 +402,9 @@ fn content(
         }
     }
     match block.iter().find(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
+        Some(it) if fallback_of(block, all).is_none() && block.iter().any(|it| it.name == "try_files") => {
+            closed(it, "try_files forwards only paths of files that are there", context)
+        }
         Some(it) if fallback_of(block, all).is_none() => forwarded(it, location, prefix, server, context),
         _ => content,
     }
@@ -419,7 +446,7 @@ fn ends_in<'l, 'd>(location: &Location<'d>, all: &'l [Location<'d>]) -> Option<&
     fallback_of(location.directive.block.as_deref().unwrap_or_default(), all)
 }
 
-const FILES: &str = "Seaway serves no files: let a backend serve them; until then these requests go where the rest of the host goes, or get 404";
+const FILES: &str = "Seaway serves no files: let a backend serve them; until then these requests get 403";
 
 fn forwarded(
     it: &Directive,
@@ -452,24 +479,4 @@ fn forwarded(
             Content::Nothing
         }
     }
-}
-
-/// `rewrite ^/shop/(.*)$ /$1 break;` in `location /shop/`.
-fn prefix_rewrite(it: &Directive, path: &str) -> Option<Rewrite> {
-    if it.name != "rewrite" || it.arg(2) != "break" {
-        return None;
-    }
-    let from = it.arg(0).strip_prefix('^')?;
-    let from = from.strip_suffix('$').unwrap_or(from);
-    let found = from.strip_suffix("(.*)").map(|it| (it, false));
-    let (before, slash) = found.or_else(|| from.strip_suffix("(/.*)").map(|it| (it, true)))?;
-    let before = before.trim_end_matches('?').replace("\\/", "/").replace("\\.", ".");
-    if before.trim_end_matches('/') != path.trim_end_matches('/') || before.contains(['(', '[', '\\']) {
-        return None;
-    }
-    let to = it.arg(1).strip_suffix("$1")?;
-    let is_whole = if slash { !to.ends_with('/') } else { to.ends_with('/') };
-    let by = to.trim_end_matches('/');
-    (is_whole && !by.contains(['$', '?']))
-        .then(|| Rewrite::Prefix(if by.is_empty() { "/".to_owned() } else { by.to_owned() }))
 }

@@ -16,29 +16,47 @@ pub(super) struct Names {
     pub(super) hosts: Vec<Host>,
     /// It has no name, or one that no request has: only as the default server it serves.
     pub(super) has_none: bool,
-    /// Of names that cannot be written.
-    pub(super) lost: bool,
+    /// Names that cannot be written, or that usually no request has. Requests for them come to other servers.
+    pub(super) lost: Vec<String>,
+}
+
+/// It is usually only written because something has to be.
+const LOCAL: &str = "localhost";
+
+impl Names {
+    /// Of a server that is not the default one: then `localhost` is a name as others.
+    pub(super) fn with_local(&mut self) {
+        let before = self.lost.len();
+        self.lost.retain(|it| it != LOCAL);
+        if self.lost.len() < before {
+            self.hosts.extend(host(LOCAL));
+            self.has_none = false;
+        }
+    }
 }
 
 pub(super) fn names(block: &[Directive], report: &mut Report) -> Names {
     let mut names = Names::default();
-    let mut written = 0_usize;
+    let mut is_named = false;
     for it in block.iter().filter(|it| it.name == "server_name") {
         report.translated(&it.place);
         for name in &it.args {
-            written = written.saturating_add(1);
-            if matches!(name.as_str(), "_" | "" | "-" | "*" | "localhost" | "default_server") {
+            if matches!(name.as_str(), "_" | "" | "-" | "*" | LOCAL | "default_server") {
+                names.lost.push(name.clone());
                 continue;
             }
+            is_named = true;
             if let Some(below) = name.strip_prefix('.') {
-                names.hosts.extend(host(below));
-                names.hosts.extend(host(&format!("*.{below}")));
-                continue;
+                let hosts = [host(below), host(&format!("*.{below}"))];
+                if hosts.iter().all(Option::is_some) {
+                    names.hosts.extend(hosts.into_iter().flatten());
+                    continue;
+                }
             }
             match host(name) {
                 Some(host) => names.hosts.push(host),
                 None => {
-                    names.lost = true;
+                    names.lost.push(name.to_ascii_lowercase());
                     let why = "host names of Seaway are shop.example and *.shop.example: requests for other names do not come here";
                     report.left_out(&it.place, why);
                 }
@@ -46,7 +64,7 @@ pub(super) fn names(block: &[Directive], report: &mut Report) -> Names {
         }
     }
     names.hosts.dedup();
-    names.has_none = names.hosts.is_empty() && !(names.lost && written > 0);
+    names.has_none = names.hosts.is_empty() && !is_named;
     names
 }
 

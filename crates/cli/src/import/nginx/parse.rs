@@ -48,8 +48,15 @@ pub(super) struct Parsed {
     pub(super) included: Vec<Directive>,
 }
 
-/// Includes that lead to nothing, each with the reason.
-type Unread = Vec<(Place, String)>;
+/// Includes that lead to nothing.
+type Unread = Vec<NotRead>;
+
+pub(super) struct NotRead {
+    pub(super) place: Place,
+    pub(super) why: String,
+    /// Whether there may be directives in it: a pattern that no file matches has none.
+    pub(super) may_say_more: bool,
+}
 
 struct Reading {
     /// Where relative names begin.
@@ -154,14 +161,22 @@ impl Reading {
     fn included(&mut self, include: Directive, depth: usize) -> Result<Vec<Directive>> {
         let written = include.arg(0);
         let path = super::super::beside(&self.main, written);
-        let mut paths = matching(&path);
+        let (mut paths, is_readable) = matching(&path);
         paths.sort();
-        if paths.is_empty() {
-            let why = match written.contains(['*', '?']) {
+        let not_read =
+            |why: String, may_say_more: bool| NotRead { place: include.place.clone(), why, may_say_more };
+        if !is_readable {
+            let why = "a folder of it is not here, or cannot be read; run this where the files are";
+            self.unread.push(not_read(why.to_owned(), true));
+        } else if paths.is_empty() {
+            let is_pattern = written.contains(['*', '?']);
+            let why = match is_pattern {
                 true => "no file matches here; run this where the files are",
                 false => "this file is not here; run this where it is",
             };
-            self.unread.push((include.place.clone(), why.to_owned()));
+            self.unread.push(not_read(why.to_owned(), !is_pattern));
+        }
+        if paths.is_empty() {
             return Ok(vec![include]);
         }
         if depth >= DEEPEST {
@@ -176,12 +191,12 @@ impl Reading {
             match text_of(&path, &mut self.room) {
                 Ok(text) => all.extend(self.file(&text, depth.saturating_add(1))?),
                 Err(error) if error.downcast_ref::<std::io::Error>().is_some() => {
-                    self.unread.push((include.place.clone(), format!("{error:#}")));
+                    self.unread.push(not_read(format!("{error:#}"), true));
                 }
                 Err(error) => return Err(error),
             }
         }
-        match self.unread.iter().any(|it| it.0 == include.place) {
+        match self.unread.iter().any(|it| it.place == include.place) {
             true => all.push(include),
             // Its directives are in its place.
             false => self.read.push(include),
@@ -190,8 +205,9 @@ impl Reading {
     }
 }
 
-/// Files whose path is like this one, where `*` and `?` stand for letters of a name.
-fn matching(path: &Path) -> Vec<PathBuf> {
+/// Files whose path is like this one, where `*` and `?` stand for letters of a name; and whether all folders could be read.
+fn matching(path: &Path) -> (Vec<PathBuf>, bool) {
+    let mut is_readable = true;
     let mut found = vec![PathBuf::new()];
     for part in path.components() {
         let pattern = match part {
@@ -206,7 +222,9 @@ fn matching(path: &Path) -> Vec<PathBuf> {
             continue;
         }
         let below = |folder: &PathBuf| {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let entries = fs::read_dir(folder);
+            is_readable &= entries.is_ok();
+            let entries = entries.into_iter().flatten().flatten();
             let fits = entries.filter(|it| {
                 let name = it.file_name().to_string_lossy().into_owned();
                 (pattern.starts_with('.') || !name.starts_with('.')) && is_like(&name, &pattern)
@@ -216,7 +234,7 @@ fn matching(path: &Path) -> Vec<PathBuf> {
         found = found.iter().flat_map(below).take(MOST_FILES).collect();
     }
     found.retain(|it| it.is_file());
-    found
+    (found, is_readable)
 }
 
 fn is_like(name: &str, pattern: &str) -> bool {

@@ -71,22 +71,34 @@ pub(super) fn pass(
     Ok(Pass { backend, rewrite, named: at.to_owned(), is_dns: !is_upstream && !is_address })
 }
 
-/// A text with what `set` says of its variables: `set $app shop;` is how names are resolved while nginx runs.
+/// A text with what `set` says of its variables: `set $app shop;` is how names are resolved while nginx runs. A variable stays
+/// where its value is not the same for all requests.
 fn constants(text: &str, scopes: &Scopes<'_>) -> String {
-    let mut text = text.to_owned();
-    let mut known: Vec<_> =
-        scopes.everywhere().filter(|it| it.name == "set" && !it.arg(1).contains('$')).collect();
-    known.sort_by_key(|it| std::cmp::Reverse(it.arg(0).len()));
-    for it in known.into_iter().filter(|it| it.arg(0).len() > 1) {
-        // Of two, the inner one was replaced first.
-        text = text
-            .replace(&format!("${{{}}}", it.arg(0).trim_start_matches('$')), it.arg(1))
-            .replace(it.arg(0), it.arg(1));
-        if text.len() > 4096 {
-            break;
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        made.push_str(before);
+        let is_letter = |it: char| it == '_' || it.is_ascii_alphanumeric();
+        let braced = after.strip_prefix('{').and_then(|it| it.split_once('}'));
+        let (name, behind) =
+            braced.unwrap_or_else(|| after.split_at(after.find(|it| !is_letter(it)).unwrap_or(after.len())));
+        match constant(name, scopes) {
+            Some(value) => made.push_str(value),
+            None => made.push_str(&format!("${{{name}}}")),
         }
+        rest = behind;
     }
-    text
+    made.push_str(rest);
+    made
+}
+
+fn constant<'d>(name: &str, scopes: &Scopes<'d>) -> Option<&'d str> {
+    let sets = |it: &Directive| it.name == "set" && it.arg(0).strip_prefix('$') == Some(name);
+    let may_be_other = |it: &Directive| it.name == "if" && it.block.iter().flatten().any(sets);
+    if scopes.everywhere().any(may_be_other) {
+        return None;
+    }
+    scopes.last(sets).map(|it| it.arg(1)).filter(|it| !it.contains('$'))
 }
 
 fn verification(scopes: &Scopes<'_>, at: &str, context: &mut Context) -> Vec<(&'static str, String)> {
@@ -133,4 +145,24 @@ fn rewrite(uri: &str, location: &Location<'_>) -> Result<Option<Rewrite>, String
         }
         Kind::Regex | Kind::Named => Err("nginx does not allow a path here either".to_owned()),
     }
+}
+
+/// `rewrite ^/shop/(.*)$ /$1 break;` in `location /shop/`.
+pub(super) fn prefix_rewrite(it: &Directive, path: &str) -> Option<Rewrite> {
+    if it.name != "rewrite" || it.arg(2) != "break" {
+        return None;
+    }
+    let from = it.arg(0).strip_prefix('^')?;
+    let from = from.strip_suffix('$').unwrap_or(from);
+    let found = from.strip_suffix("(.*)").map(|it| (it, false));
+    let (before, slash) = found.or_else(|| from.strip_suffix("(/.*)").map(|it| (it, true)))?;
+    let before = before.trim_end_matches('?').replace("\\/", "/").replace("\\.", ".");
+    if before.trim_end_matches('/') != path.trim_end_matches('/') || before.contains(['(', '[', '\\']) {
+        return None;
+    }
+    let to = it.arg(1).strip_suffix("$1")?;
+    let is_whole = if slash { !to.ends_with('/') } else { to.ends_with('/') };
+    let by = to.trim_end_matches('/');
+    (is_whole && !by.contains(['$', '?']))
+        .then(|| Rewrite::Prefix(if by.is_empty() { "/".to_owned() } else { by.to_owned() }))
 }

@@ -10,6 +10,7 @@ use super::{
     location::{locations, routes},
     names::{Listen, Names},
     parse::Directive,
+    words::lets_pass,
 };
 
 pub(super) struct Server<'d> {
@@ -155,7 +156,7 @@ fn with(mut first: Vec<Route>, rest: Vec<Route>) -> Vec<Route> {
 /// Paths of a rewrite that cannot be said.
 fn unsaid(it: &Directive, why: &str, context: &mut Context) -> Route {
     context.report.closed(&it.place, &format!("{why}; the paths that it is about get 403"));
-    let text = super::super::expression::whole(&super::order::merged(it.arg(0)).0, false, false);
+    let text = super::super::expression::decoded(&super::order::merged(it.arg(0)).0, false, false);
     let condition = Condition { path: PathRule::Regex(text), ..Condition::default() };
     let mut route = Route::new(it.place.clone(), condition, Target::Nothing);
     route.closed = Some(it.written());
@@ -197,14 +198,28 @@ fn refused(server: &Server<'_>, it: &Directive) -> Route {
     route
 }
 
-/// `if ($host = shop.example) { return 301 https://$host$request_uri; }`, as certbot writes it, and by `$scheme`: whether
-/// requests without TLS are redirected.
+/// Whether an `if` redirects requests without TLS to https.
 fn condition(it: &Directive, server: &Server<'_>, context: &mut Context) -> bool {
-    let inner = it.block.as_deref().unwrap_or_default();
-    cover(inner, context);
+    cover(it.block.as_deref().unwrap_or_default(), context);
+    if is_to_https(it, server) {
+        context.report.differs(&it.place, "the code is 308");
+        context.to_https.insert(it.place.clone());
+        return true;
+    }
+    // Else access.rs says that it closes.
+    if it.block.iter().flatten().all(lets_pass) {
+        context.report.left_out(&it.place, NO_CONDITIONS);
+    }
+    false
+}
+
+pub(super) const NO_CONDITIONS: &str = "Seaway has no conditions: an HTTPRoute matches host, path, method, headers and query (docs/manifests.md)";
+
+/// `if ($host = shop.example) { return 301 https://$host$request_uri; }`, as certbot writes it, and by `$scheme`.
+pub(super) fn is_to_https(it: &Directive, server: &Server<'_>) -> bool {
     let text = it.args.join(" ");
     let text = text.trim_start_matches('(').trim_end_matches(')').trim();
-    let is_redirect = match inner {
+    let is_redirect = match it.block.as_deref().unwrap_or_default() {
         [only] => matches!(redirect(only, server), Ok(Some((_, true)))),
         _ => false,
     };
@@ -213,14 +228,7 @@ fn condition(it: &Directive, server: &Server<'_>, context: &mut Context) -> bool
     let by_scheme = ["$scheme", "$https", "$server_port", "$http_x_forwarded_proto"]
         .iter()
         .any(|it| text.starts_with(it));
-    if is_redirect && (by_scheme || by_host.is_some_and(|it| server.names.hosts.contains(&it))) {
-        context.report.differs(&it.place, "the code is 308");
-        return true;
-    }
-    if !inner.iter().any(|it| it.name == "return" && it.arg(0).starts_with('4')) {
-        context.report.left_out(&it.place, "Seaway has no conditions: an HTTPRoute matches host, path, method, headers and query (docs/manifests.md)");
-    }
-    false
+    is_redirect && (by_scheme || by_host.is_some_and(|it| server.names.hosts.contains(&it)))
 }
 
 /// `^/old$`

@@ -174,8 +174,8 @@ fn passthrough(
         );
         return;
     }
-    context.proxy.door.https = Some(listen.port);
     let mut by_backend: Vec<(usize, Vec<Host>)> = Vec::new();
+    let mut lost: Vec<Host> = Vec::new();
     for entry in map.block.iter().flatten() {
         let (name, to) = (&*entry.name, entry.arg(0));
         if matches!(name, "hostnames" | "volatile") {
@@ -200,9 +200,23 @@ fn passthrough(
                 Some((_, known)) => known.extend(hosts),
                 None => by_backend.push((backend, hosts)),
             },
-            None => context.report.left_out(&map.place, &format!("{to}: this is no backend")),
+            None => {
+                context.report.left_out(&map.place, &format!("{to}: this is no backend"));
+                lost.extend(hosts);
+            }
         }
     }
+    let wider = |lost: &Host| {
+        by_backend.iter().flat_map(|it| &it.1).any(|it| it != lost && it.meet(lost).as_ref() == Some(lost))
+    };
+    if lost.iter().any(wider) {
+        context.report.closed(
+            &written.place,
+            "a name of the map has no backend, and a wider name would take its connections: no listener is created for it",
+        );
+        return;
+    }
+    context.proxy.door.https = Some(listen.port);
     for (backend, hosts) in by_backend {
         context.proxy.listeners.push(OwnListener {
             backend,

@@ -1,3 +1,5 @@
+mod open;
+
 use super::super::{
     report::Verdict,
     tests::{imported, printed},
@@ -38,7 +40,7 @@ fn each_directive_has_its_counterpart() {
         ),
         (
             "location ~ \\.php$ { proxy_pass http://10.0.0.1:1; }",
-            &["type: RegularExpression, value: \"(?s-u:.)*\\\\.php\""],
+            &["type: RegularExpression, value: \"(?s-u:.)*\\\\.php(?:%0[aA])?\""],
         ),
         (
             "location /a/ { rewrite ^/a/(.*)$ /$1 break; proxy_pass http://10.0.0.1:1; }",
@@ -233,7 +235,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
     for (line, verdict, part) in [
         (1, Verdict::NoEffect, "settings of the process"),
         (3, Verdict::LeftOut, "seaway.dev/compress: gzip"),
-        (4, Verdict::LeftOut, "not known"),
+        (4, Verdict::Closed, "not known"),
         (7, Verdict::LeftOut, "serves no files"),
         (8, Verdict::LeftOut, "no variables"),
         (9, Verdict::LeftOut, "no backend that Seaway can connect to"),
@@ -273,8 +275,8 @@ fn nothing_is_open_that_nginx_closes() {
         // An expression within a location is for its paths.
         (
             server(&format!("location /pub/ {{ {TO} location ~ \\.php$ {{ {TO} }} }}")),
-            "value: \"(?:/|%2[fF])+pub(?:/|%2[fF])+(?s-u:.)*\\\\.php\"",
-            "value: \"(?s-u:.)*\\\\.php\"",
+            "value: \"(?:/|%2[fF])+pub(?:/|%2[fF])+(?s-u:.)*\\\\.php(?:%0[aA])?\"",
+            "value: \"(?s-u:.)*\\\\.php",
         ),
         (
             server(&format!("location /pub/ {{ {TO} location ~ p.*x$ {{ {TO} }} }}")),
@@ -359,7 +361,7 @@ fn nothing_is_open_that_nginx_closes() {
             format!(
                 "server {{ listen 80 default_server; location / {{ {TO} }} }} server {{ listen 80; server_name ~^admin\\..*$; deny all; location / {{ {TO} }} }}"
             ),
-            "requests for names of the server at",
+            "which the server at",
             "seaway.dev/host:",
         ),
     ] {

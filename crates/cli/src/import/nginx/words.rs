@@ -1,6 +1,9 @@
 //! What each directive of nginx is to Seaway.
 
-use super::{super::report::Report, parse::Directive};
+use super::{
+    super::{Text, report::Report},
+    parse::{Directive, parse},
+};
 
 pub(super) enum Class {
     /// Read where it stands.
@@ -11,6 +14,7 @@ pub(super) enum Class {
     LeftOut(&'static str),
     /// It says who may ask: what it is about is closed.
     Protects(&'static str),
+    /// It refuses nothing.
     Unknown,
 }
 
@@ -172,6 +176,66 @@ const DEFINITIONS: &str = "limit_req_zone limit_conn_zone limit_req_status limit
     limit_conn_log_level limit_req_dry_run auth_basic_user_file auth_delay real_ip_recursive ssl_verify_depth ssl_password_file \
     ssl_trusted";
 
+/// Directives of nginx and of usual modules that are in no list above, by how their names begin: they refuse nothing. Others
+/// that are not known may do so.
+const HARMLESS: [&str; 24] = [
+    "proxy_",
+    "grpc_",
+    "fastcgi_",
+    "uwsgi_",
+    "scgi_",
+    "memcached_",
+    "gzip",
+    "brotli",
+    "zstd",
+    "http2_",
+    "http3_",
+    "quic_",
+    "add_",
+    "open_file",
+    "sub_filter",
+    "more_",
+    "lua_",
+    "js_",
+    "geoip",
+    "keyval",
+    "vhost_traffic_status",
+    "opentracing",
+    "otel_",
+    "pagespeed",
+];
+const UNKNOWN: &str = "this directive is not known, and may refuse requests or lead them elsewhere; remove it from a copy, and import the copy";
+
+/// What may stand in an `if`, or in a snippet, and changes nothing about who gets an answer, and from where.
+const PASS: &str = "add_header add_trailer access_log break expires gzip gzip_types gzip_comp_level gzip_min_length gzip_proxied gzip_vary \
+    limit_rate limit_rate_after proxy_hide_header client_max_body_size proxy_connect_timeout proxy_read_timeout proxy_send_timeout \
+    grpc_read_timeout grpc_send_timeout keepalive_timeout more_set_headers more_clear_headers proxy_cookie_path proxy_cookie_domain \
+    proxy_cookie_flags proxy_cache proxy_cache_valid proxy_cache_key proxy_cache_bypass proxy_no_cache proxy_cache_use_stale \
+    proxy_cache_lock proxy_ignore_headers proxy_pass_header sub_filter sub_filter_once sub_filter_types brotli brotli_types \
+    large_client_header_buffers client_header_buffer_size";
+
+/// Whether a directive refuses no request, and sends none elsewhere.
+pub(super) fn lets_pass(it: &Directive) -> bool {
+    let is_listed = PASS.split_whitespace().any(|of| of == it.name);
+    it.block.is_none() && (is_listed || matches!(class(&it.name), Class::NoEffect(_)))
+}
+
+/// Whether the text of a snippet in a server or a location refuses no request, and sends none elsewhere; else the directive
+/// that may do so. The controller reads variables that are set there.
+pub(in crate::import) fn may_refuse(text: &str) -> Option<String> {
+    let text = Text { name: "snippet".into(), text: text.to_owned() };
+    let nowhere = std::path::Path::new("/nonexistent/snippet");
+    let Ok(parsed) = parse(nowhere, &text, 0) else { return Some("what is no text of nginx".to_owned()) };
+    let ours =
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
+    let is_harmless = |it: &Directive| match &*it.name {
+        "set" => false,
+        "proxy_set_header" => ours.contains(&&*it.arg(0).to_ascii_lowercase()),
+        _ => lets_pass(it),
+    };
+    parsed.directives.iter().find(|it| !is_harmless(it)).map(Directive::written)
+}
+
 pub(super) fn class(name: &str) -> Class {
     let has = |list: &str| list.split_whitespace().any(|it| it == name);
     if has(READ) {
@@ -194,7 +258,8 @@ pub(super) fn class(name: &str) -> Class {
     let of_access = ["auth", "access", "limit", "deny", "secure", "waf", "by_lua"];
     match of_access.iter().any(|it| name.contains(it)) {
         true => Class::Protects("Seaway does not know this directive, and by its name it protects something"),
-        false => Class::Unknown,
+        false if HARMLESS.iter().any(|it| name.starts_with(it)) || name.ends_with("_zone") => Class::Unknown,
+        false => Class::Protects(UNKNOWN),
     }
 }
 

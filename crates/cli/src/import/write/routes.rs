@@ -186,7 +186,9 @@ pub(super) fn is_spelled(route: &Route) -> bool {
         _ => false,
     };
     let is_rewritten = matches!(route.rewrite, Some(Rewrite::Prefix(_))) && route.closed.is_none();
-    is_part && route.decodes && route.is_protected() && !is_rewritten
+    // Who is sent away from a path must not find what is behind it by another spelling.
+    let sends_away = matches!(route.target, Target::Redirect(_)) && !route.made;
+    is_part && route.decodes && (route.is_protected() || sends_away) && !is_rewritten
 }
 
 fn matched(route: &Route, path: &PathRule) -> Json {
