@@ -21,7 +21,7 @@ use std::{
 
 use seaway_model::{
     Name,
-    load_balancer::{HostPattern, Rule},
+    load_balancer::{HostPattern, PathMatch, Rule},
 };
 
 use changes::Changes;
@@ -61,8 +61,8 @@ pub struct Routes {
     under: HashMap<Text, Arc<Paths>>,
     anywhere: Arc<Paths>,
     compiler: Compiler,
-    /// Those that do not serve every request, by their numbers.
-    guarded: HashMap<usize, Arc<Rule>>,
+    /// One of them does not serve every request.
+    is_guarded: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -109,8 +109,7 @@ impl Routes {
         }
         routes.compiler.forget_unused();
         (routes.rules, routes.free) = (changes.rules, changes.free);
-        let guarded = routes.rules().filter(|(_, rule)| rule.is_guarded());
-        routes.guarded = guarded.map(|(number, rule)| (number, rule.clone())).collect();
+        routes.is_guarded = routes.rules.iter().any(|it| it.rule.is_guarded());
         routes
     }
 
@@ -146,14 +145,39 @@ impl Routes {
 
     /// Whether servers may take the path for another one, which a rule protects that `found` knows nothing of. `//admin` and
     /// `/%61dmin` are no `/admin` to a rule, and are it to many servers: the request would pass the protection.
-    pub fn evades(&self, asked: &impl RequestParts, found: &Rule) -> bool {
+    pub fn evades<'r>(
+        &self,
+        asked: &impl RequestParts,
+        (found, rule): (RouteMatch, &Rule),
+        by_number: impl Fn(usize) -> Option<&'r Rule>,
+    ) -> bool {
+        if !self.is_guarded {
+            return false;
+        }
+        // Whoever writes a path so means it.
+        let literal = if is_literal(rule, asked.path(), found.prefix) { found.prefix } else { 0 };
         let is_evaded = |path: Vec<u8>| {
-            let meant = self.find(&Respelled { request: asked, path: &path });
-            let meant = meant.and_then(|it| self.guarded.get(&it.rule));
-            meant.is_some_and(|it| !it.is_guarded_as(found))
+            let meant =
+                self.find(&Respelled { request: asked, path: &path }).filter(|it| it.rule != found.rule);
+            let Some((meant, other)) = meant.and_then(|it| Some((it, by_number(it.rule)?))) else {
+                return false;
+            };
+            // What only refuses may be what is left for all that no rule wants.
+            let is_closer = meant.prefix > found.prefix;
+            (other.is_restricted() || is_closer && other.is_guarded()) && !other.is_guarded_as(rule)
         };
-        !self.guarded.is_empty() && spellings(asked.path()).any(is_evaded)
+        spellings(asked.path(), literal).any(is_evaded)
     }
+}
+
+/// So many bytes of the path stand in a match of the rule as they are.
+fn is_literal(rule: &Rule, path: &[u8], length: usize) -> bool {
+    rule.matches.iter().any(|asked| match &asked.path {
+        Some(PathMatch::Exact(it)) => it.as_bytes() == path,
+        Some(PathMatch::Prefix(it)) => path.get(..length) == Some(it.trim_end_matches('/').as_bytes()),
+        Some(PathMatch::Regex(_)) => false,
+        None => length == 0,
+    })
 }
 
 /// A text that is looked up by its bytes.

@@ -164,7 +164,11 @@ impl Reader<'_> {
         if let Some(PathMatch::Regex(pattern)) = &mut asked.path
             && self.known.verdict(pattern, shared).is_err()
         {
-            *pattern = format!("{}{ANYTHING}", literal_beginning(pattern)).into();
+            let beginning = literal_beginning(pattern);
+            // At all host names it would close everything of all others.
+            if !(self.route.hosts.is_empty() && beginning.len() < 2) {
+                *pattern = format!("{beginning}{ANYTHING}").into();
+            }
         }
         for (_, text) in asked.headers.iter_mut().chain(&mut asked.query) {
             if let TextMatch::Regex(pattern) = text

@@ -31,6 +31,8 @@ struct Share {
 pub(super) struct Weight {
     rules: usize,
     expressions: usize,
+    /// Something protects it. Left out, a broader rule of its namespace would serve its requests without that.
+    is_guarded: bool,
 }
 
 impl Weight {
@@ -39,6 +41,7 @@ impl Weight {
         let each = rules.map(|rule| Weight {
             rules: rule.matches.len().max(1).saturating_mul(rule.hosts.len().max(1)),
             expressions: rule.matches.iter().map(expressions).sum(),
+            is_guarded: rule.is_guarded(),
         });
         each.fold(Weight::default(), Weight::plus)
     }
@@ -47,6 +50,7 @@ impl Weight {
         Weight {
             rules: self.rules.saturating_add(other.rules),
             expressions: self.expressions.saturating_add(other.expressions),
+            is_guarded: self.is_guarded || other.is_guarded,
         }
     }
 
@@ -54,6 +58,7 @@ impl Weight {
         Weight {
             rules: self.rules.saturating_sub(other.rules),
             expressions: self.expressions.saturating_sub(other.expressions),
+            is_guarded: self.is_guarded,
         }
     }
 
@@ -124,18 +129,19 @@ impl Shares {
         );
         let problem = Problem::new(guest.owner.object(), Reason::LimitReached, message);
         Some(problem.fix(
-            "Remove rules of this namespace, or have tenants.limits raised in the configuration. The oldest objects are \
-             served first.",
+            "Remove rules of this namespace, or have tenants.limits raised in the configuration. Objects with \
+             protection are served first, then the oldest.",
         ))
     }
 }
 
 impl Share {
-    /// The oldest come first; one that is too large does not keep out a smaller one behind it.
+    /// What is protected comes first, then the oldest; one that is too large does not keep out a smaller one behind it.
     fn left_out(&self, limits: TenantLimits) -> BTreeSet<Rank> {
         let mut all = Weight::default();
         let mut beyond = BTreeSet::new();
-        for (rank, weight) in &self.guests {
+        let (guarded, open): (Vec<_>, Vec<_>) = self.guests.iter().partition(|(_, it)| it.is_guarded);
+        for (rank, weight) in guarded.into_iter().chain(open) {
             let with = all.plus(*weight);
             if with.is_within(limits) {
                 all = with;

@@ -97,9 +97,6 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         return refuse(client, scratch, 404).await;
     };
     client.task_state.charge_to(&rule.owner);
-    if config.routes.evades(&seen, rule) {
-        return refuse(client, scratch, 400).await;
-    }
     let peer = client.downstream.peer.ip();
     let asks = match client.downstream.told.believed {
         true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),
@@ -137,12 +134,13 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         }
     }
     // Before anything else of the rule is done: redirects and preflights tell of it, too.
-    match guard::admit(client, &config, found.rule, asks, head, &scratch.request) {
+    match guard::admit(client, &config, found, asks, &seen) {
         Ok(()) => {}
         Err(RuleDenial::Source) => {
             client.downstream.listener.refuse(Refusal::Source);
             return refuse(client, scratch, 403).await;
         }
+        Err(RuleDenial::Spelling) => return refuse(client, scratch, 400).await,
         Err(RuleDenial::Rate(seconds)) => {
             client.downstream.listener.refuse(Refusal::ClientRate);
             let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&config, 429));

@@ -1,12 +1,14 @@
-//! What a rule asks of a client before anything else of it is done: where it comes from, and how often it has asked.
+//! What a rule asks of a client before anything else of it is done: where it comes from, how often it has asked, and that its path is
+//! no other spelling of one that is protected.
 
 // What is read here is somebody else's.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 use seaway_model::load_balancer::ClientKey;
+use seaway_snapshot::RouteMatch;
 use seaway_wire::http::{Known, Request};
 
-use super::{believed::BelievedClient, serve::Client};
+use super::{believed::BelievedClient, rules::RequestView, serve::Client};
 use crate::{client_rates::RateLimitKey, running::ListenerConfig};
 
 /// Why a rule denies a request.
@@ -16,17 +18,19 @@ pub(super) enum RuleDenial {
     Source,
     /// The client is over its rate limit; the seconds after which it may send a request again.
     Rate(u64),
+    /// Members may take its path for one that another rule protects.
+    Spelling,
 }
 
 /// Rules without ranges and limits cost two looks at what is not there.
 pub(super) fn admit(
     client: &Client,
     config: &ListenerConfig,
-    rule: usize,
+    found: RouteMatch,
     asks: BelievedClient,
-    head: &[u8],
-    request: &Request,
+    seen: &RequestView<'_>,
 ) -> Result<(), RuleDenial> {
+    let (rule, RequestView { head, request }) = (found.rule, *seen);
     if let Some(sources) = config.sources_of(rule)
         && (asks.is_hidden || !sources.admits(asks.ip.to_canonical()))
     {
@@ -42,7 +46,11 @@ pub(super) fn admit(
         let rates = &client.context.shared.client_rates;
         rates.admit(limit, asking, client.context.now()).map_err(RuleDenial::Rate)?;
     }
-    Ok(())
+    let followed = config.rule(rule).map(|rule| (found, rule));
+    match followed.is_some_and(|it| config.routes.evades(seen, it, |number| config.rule(number))) {
+        true => Err(RuleDenial::Spelling),
+        false => Ok(()),
+    }
 }
 
 /// Its value, if it is there once: of several, nobody knows which one a member would read.

@@ -15,6 +15,7 @@ use super::{
 };
 
 /// A request as rules look at it.
+#[derive(Clone, Copy)]
 pub(super) struct RequestView<'a> {
     pub(super) head: &'a [u8],
     pub(super) request: &'a Request,

@@ -210,22 +210,23 @@ fn parameter_is(query: &[u8], wanted: &[u8], text: &Wanted) -> bool {
         let (name, value) = parameter.split_at(at);
         (name, value.get(1..).unwrap_or_default())
     });
-    let Some((_, value)) = parameters.find(|(name, _)| unescaped(name).eq(wanted.iter().copied())) else {
+    let Some((_, value)) = parameters.find(|(name, _)| unescaped(name, true).eq(wanted.iter().copied()))
+    else {
         return false;
     };
     match text {
-        Wanted::Exact(text) => unescaped(value).eq(text.bytes()),
+        Wanted::Exact(text) => unescaped(value, true).eq(text.bytes()),
         // Few ask with a pattern for what is escaped; they pay for it.
         Wanted::Pattern(pattern) if value.iter().any(|byte| matches!(byte, b'%' | b'+')) => {
-            pattern.is_match(&unescaped(value).collect::<Vec<u8>>())
+            pattern.is_match(&unescaped(value, true).collect::<Vec<u8>>())
         }
         Wanted::Pattern(pattern) => pattern.is_match(value),
     }
 }
 
-/// `%41` and `+`, as forms write them. Each request that has such a rule comes by here, so nothing is copied; the crate
+/// `%41`, and `+` as forms write it. Each request that has such a rule comes by here, so nothing is copied; the crate
 /// `percent-encoding` knows no `+`, which would have to be replaced in a copy before.
-fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
+pub(super) fn unescaped(text: &[u8], is_form: bool) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
@@ -235,7 +236,7 @@ fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
                 (Some(high), Some(low)) => (high << 4 | low, after),
                 _ => (b'%', behind),
             },
-            (b'+', _) => (b' ', behind),
+            (b'+', _) if is_form => (b' ', behind),
             (byte, _) => (*byte, behind),
         };
         rest = after;

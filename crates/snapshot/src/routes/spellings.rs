@@ -3,19 +3,24 @@
 
 use super::RequestParts;
 
-/// The paths that servers may take this one for, where it is not plain already.
-pub(super) fn spellings(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+/// The paths that servers may take this one for, where it is not plain already. `literal`: so many bytes a rule has written so itself.
+pub(super) fn spellings(path: &[u8], literal: usize) -> impl Iterator<Item = Vec<u8>> {
+    let (kept, rest) = path.split_at_checked(literal).unwrap_or((path, &[]));
     let is_plain =
-        !path.windows(2).any(|two| two == b"//") && !path.iter().any(|byte| b"%;\\".contains(byte));
-    let merged = (!is_plain).then(|| merged(&decoded(path)));
-    let without_parameters =
-        merged.as_deref().filter(|it| it.contains(&b';')).map(|it| self::merged(&without_parameters(it)));
-    merged.into_iter().chain(without_parameters)
+        !rest.windows(2).any(|two| two == b"//") && !rest.iter().any(|byte| b"%;\\".contains(byte));
+    let has_parameters = rest.contains(&b';') || rest.contains(&b'%');
+    let decoded = move || decoded(rest);
+    let whole = move |rest: Vec<u8>| merged([kept, &rest].concat());
+    // Servers drop parameters before they decode, or after it.
+    let first = (!is_plain).then(|| whole(decoded()));
+    let dropped = (!is_plain && has_parameters).then(|| whole(without_parameters(&decoded())));
+    let before = (!is_plain && has_parameters).then(|| whole(self::decoded(&without_parameters(rest))));
+    [first, dropped, before].into_iter().flatten()
 }
 
 /// Escapes undone once. Some servers end a path at a zero.
 fn decoded(path: &[u8]) -> Vec<u8> {
-    let plain: Vec<u8> = percent_encoding::percent_decode(path).collect();
+    let plain: Vec<u8> = super::paths::unescaped(path, false).collect();
     let end = plain.iter().position(|byte| *byte == 0).unwrap_or(plain.len());
     plain
         .get(..end)
@@ -25,17 +30,16 @@ fn decoded(path: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-fn merged(path: &[u8]) -> Vec<u8> {
-    let mut merged = path.to_vec();
-    merged.dedup_by(|next, before| *next == b'/' && *before == b'/');
-    merged
+fn merged(mut path: Vec<u8>) -> Vec<u8> {
+    path.dedup_by(|next, before| *next == b'/' && *before == b'/');
+    path
 }
 
 /// `/admin;x/y` is `/admin/y` to those who know parameters of segments (RFC 3986, section 3.3).
 fn without_parameters(path: &[u8]) -> Vec<u8> {
-    let segments =
-        path.split(|byte| *byte == b'/').map(|it| it.split(|byte| *byte == b';').next().unwrap_or_default());
-    segments.collect::<Vec<_>>().join(&b'/')
+    let segments = path.split(|byte| *byte == b'/');
+    let names = segments.map(|it| it.split(|byte| *byte == b';').next().unwrap_or_default());
+    names.collect::<Vec<_>>().join(&b'/')
 }
 
 /// A request by another path.

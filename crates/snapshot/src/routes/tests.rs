@@ -262,22 +262,33 @@ fn one_rule_that_changes_among_thousands_is_compiled_alone() {
     assert_eq!(fresh.count(), 2);
 }
 
+fn guarded(paths: Vec<Match>) -> Arc<Rule> {
+    let sources = vec!["10.0.0.0/8".parse().expect("a network")];
+    Arc::new(Rule { sources, ..Rule::clone(&rule(&[], paths)) })
+}
+
+fn answering(code: u16, paths: Vec<Match>) -> Arc<Rule> {
+    let action = seaway_model::load_balancer::Action::Respond { code, body: "".into() };
+    Arc::new(Rule { action, ..Rule::clone(&rule(&[], paths)) })
+}
+
+fn evades(rules: &[Arc<Rule>], target: &'static str) -> bool {
+    let (routes, request) = (Routes::compile(rules), get("a.example", target));
+    let found = routes.find(&request).expect("everything is below /");
+    routes.evades(&request, (found, &rules[found.rule]), |it| rules.get(it).map(|rule| &**rule))
+}
+
 #[test]
 fn a_path_that_a_server_may_take_for_a_protected_one_evades_its_rule() {
     let open = rule(&[], vec![prefix("/")]);
-    let guarded = |paths: Vec<Match>| {
-        Arc::new(Rule {
-            sources: vec!["10.0.0.0/8".parse().expect("a network")],
-            ..Rule::clone(&rule(&[], paths))
-        })
-    };
-    let rules = [open, guarded(vec![prefix("/admin"), exactly("/login")]), guarded(vec![prefix("/staff")])];
-    let routes = Routes::compile(&rules);
-    let evades = |target: &'static str| {
-        let request = get("a.example", target);
-        let found = routes.find(&request).expect("everything is below /");
-        routes.evades(&request, &rules[found.rule])
-    };
+    let rules = [
+        open.clone(),
+        guarded(vec![prefix("/admin"), exactly("/login")]),
+        guarded(vec![prefix("/staff")]),
+        answering(503, vec![prefix("/closed")]),
+        rule(&[], vec![prefix("/caf%C3%A9")]),
+        answering(404, vec![Match::default()]),
+    ];
     for target in [
         "//admin",
         "/%61dmin",
@@ -294,8 +305,11 @@ fn a_path_that_a_server_may_take_for_a_protected_one_evades_its_rule() {
         "//login",
         "/login;s=1",
         "/%5cadmin",
+        "/;x%2fy/admin",
+        "/;%00/admin",
+        "//closed",
     ] {
-        assert!(evades(target), "{target}");
+        assert!(evades(&rules, target), "{target}");
     }
     for target in [
         "/",
@@ -309,13 +323,21 @@ fn a_path_that_a_server_may_take_for_a_protected_one_evades_its_rule() {
         "/shop;admin",
         "/%2561dmin",
         "/x;y//admin",
+        "/caf%C3%A9",
+        "/caf%C3%A9/x",
+        "/caf%C3%A9//x",
     ] {
-        assert!(!evades(target), "{target}");
+        assert!(!evades(&rules, target), "{target}");
     }
     // What is protected as much is no way round.
-    let equal = [guarded(vec![prefix("/")]), guarded(vec![prefix("/staff")])];
-    assert!(!Routes::compile(&equal).evades(&get("a.example", "//staff"), &equal[0]));
+    assert!(!evades(&[guarded(vec![prefix("/")]), guarded(vec![prefix("/staff")])], "//staff"));
+    // A rule that writes its path so may be open below one that is protected.
+    let spelled = [guarded(vec![prefix("/")]), rule(&[], vec![prefix("/caf%C3%A9"), exactly("/a//b")])];
+    assert!(!evades(&spelled, "/caf%C3%A9/x") && !evades(&spelled, "/a//b"));
+    // An expression may be wider than what is protected beside it.
+    let pattern = || path(PathMatch::Regex("/[^/]+".into()));
+    let rules = [open.clone(), rule(&[], vec![pattern()]), guarded(vec![exactly("/login")])];
+    assert!(evades(&rules, "/log%69n") && !evades(&rules, "/a%2fb"));
     // Without protection, nothing is looked at.
-    let routes = Routes::compile(&rules[..1]);
-    assert!(!routes.evades(&get("a.example", "//admin"), &rules[0]));
+    assert!(!evades(&[open], "//admin"));
 }

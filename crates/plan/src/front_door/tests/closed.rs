@@ -114,12 +114,17 @@ fn a_protected_rule_with_a_broken_expression_closes_all_that_it_may_mean() {
         ("/admin/[a-", vec![users], "/admin/(?s-u:.)*"),
         ("/admin?[", vec![users], "/admi(?s-u:.)*"),
         ("(/a|/b[", vec![users], "(?s-u:.)*"),
+        // At all hosts it would close what belongs to others.
+        ("(/a|/c[", vec![users], "(/a|/c["),
         // Nothing is protected: its requests go where they go without it.
         ("/admin/[a-", vec![], "/admin/[a-"),
         ("/admin/.*", vec![users], "/admin/.*"),
     ] {
         let admin = hidden(&say);
         let mut route = route_to("admin", 80);
+        if !pattern.contains("/c[") {
+            route.hosts = vec![seaway_model::load_balancer::HostPattern::Exact("a.example".into())];
+        }
         route.rules[0].matches[0] = Match { path: Some(PathMatch::Regex(pattern.into())), ..under("/") };
         let world = world(Config::default(), [put(&admin), backed(&admin), put_route(&route)]);
         let rules = rules_at(&world, None, "shop");
