@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use kube::api::{DeleteParams, ListParams, Preconditions};
-use seaway_model::{Kind, Name, ObjectRef};
+use seaway_model::{Kind, Name, ObjectRef, Time};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::warn;
@@ -46,6 +46,7 @@ pub struct NodeObject {
     /// Status and reason by type.
     pub conditions: BTreeMap<String, (String, String)>,
     pub is_deleting: bool,
+    pub created: Option<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -279,6 +280,8 @@ struct Meta {
     annotations: BTreeMap<String, String>,
     #[serde(default)]
     deletion_timestamp: Option<String>,
+    #[serde(default)]
+    creation_timestamp: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -328,8 +331,14 @@ impl From<NodeReply> for NodeObject {
             addresses: status.addresses,
             conditions: status.conditions.into_iter().map(|it| (it.kind, (it.status, it.reason))).collect(),
             is_deleting: metadata.deletion_timestamp.is_some(),
+            created: metadata.creation_timestamp.as_deref().and_then(moment),
         }
     }
+}
+
+fn moment(text: &str) -> Option<Time> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(at.as_millisecond()).ok().map(Time)
 }
 
 #[cfg(test)]
@@ -339,7 +348,8 @@ mod tests {
     #[test]
     fn of_a_node_is_read_what_says_who_it_is_and_how() {
         let told: NodeReply = serde_json::from_value(json!({
-            "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {"x": "y"}},
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {"x": "y"},
+                         "creationTimestamp": "1970-01-01T00:01:00Z"},
             "spec": {"providerID": "openstack:///s", "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "t"}]},
             "status": {
                 "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
@@ -350,7 +360,7 @@ mod tests {
         .expect("it is a Node");
         let node = NodeObject::from(told);
         assert_eq!((&*node.name, &*node.uid, &*node.version), ("a", "u", "7"));
-        assert_eq!(node.provider_id.as_deref(), Some("openstack:///s"));
+        assert_eq!((node.provider_id.as_deref(), node.created), (Some("openstack:///s"), Some(Time(60_000))));
         assert_eq!((node.is_ready(), node.has_taint("k"), node.is_deleting), (Some(false), true, false));
         assert_eq!(node.addresses, [NodeAddress::new("InternalIP", "10.0.0.1")]);
         assert_eq!(node.taints[0]["timeAdded"], "t", "a write must not lose it");

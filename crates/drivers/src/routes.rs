@@ -2,16 +2,18 @@
 //! allowed address pairs of the Nodes' ports.
 //!
 //! ```text
-//!     Nodes (one list) ───┐                                         ┌─► ports: one PUT each, by revision
-//!     the router (one GET)┼─► plan (pure) ─► asks ─► decide (pure) ─► record ─► router: one PUT ─► conditions of Nodes
+//!     Nodes (one list) ───┐                                         ┌─► router: mostly one PUT
+//!     the router (one GET)┼─► plan (pure) ─► asks ─► decide (pure) ─► record ─► ports: one PUT each ─► conditions of Nodes
 //!     ports (one list) ───┤                                           what is Seaway's, by version
 //!     record (one GET) ───┘
 //! ```
 //! A router may be shared with other clusters, and has routes of operators. So what was not recorded as Seaway's before it was
-//! written is neither changed nor removed, unless its next hop is no port at all. Neither is anything removed for a Node that may
-//! still exist. The fence is asked before each write.
+//! written is neither changed nor removed, unless its next hop is no port at all. What was recorded goes only while no server but
+//! those of this cluster's Nodes has the next hop, for a copy of the cluster has the same record. Neither is anything removed for a
+//! Node that may still exist. The fence is asked before each write.
 
 mod act;
+mod conditions;
 mod place;
 mod plan;
 mod read;
@@ -22,7 +24,7 @@ use ipnet::IpNet;
 use seaway_cluster::{ReadRecord, RequestError, RouteRecord, RouteStore};
 use seaway_engine::Fence;
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Time};
-use seaway_openstack::{Cloud, Error};
+use seaway_openstack::{Cloud, Error, neutron::Subnet, resource::Id};
 
 pub use self::{
     place::Place,
@@ -75,6 +77,11 @@ pub struct RouteController<N, R> {
     /// Whether this process may write as the controller `route`.
     leads: Fence,
     abilities: Option<read::Abilities>,
+    subnets: BTreeMap<Id<Subnet>, read::Segment>,
+    /// With which removal the next pass begins to ask.
+    turn: usize,
+    /// With which port it begins to write.
+    port_turn: usize,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
 }
 
@@ -121,7 +128,17 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         leads: Fence,
         clock: Box<dyn Fn() -> Time + Send + Sync>,
     ) -> RouteController<N, R> {
-        RouteController { nodes, records, join, leads, abilities: None, clock }
+        RouteController {
+            nodes,
+            records,
+            join,
+            leads,
+            abilities: None,
+            subnets: BTreeMap::new(),
+            turn: 0,
+            port_turn: 0,
+            clock,
+        }
     }
 
     /// Looks at everything once, and does what is to be done.
@@ -169,6 +186,8 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         let cloud = (self.join)().await?;
         let abilities = self.abilities(&cloud).await?;
         let read::Read { router, ports } = read::read(&cloud, router).await?;
+        let segments = read::subnets(&cloud, &router, &ports, &mut self.subnets).await?;
+        let subnets = segments.iter().map(|it| it.net).collect();
         let what = "the ConfigMap seaway-routes, which has what is Seaway's, cannot be read";
         let recorded = self.records.read().await.map_err(|error| Stop::unanswered(what, &error))?;
         let rules = RouteRules {
@@ -178,7 +197,8 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
             max_routes: settings.max_routes,
             max_pairs: settings.max_pairs,
         };
-        self.act(&cloud, abilities, &rules, act::Listed { nodes, router, ports, recorded }).await
+        self.act(&cloud, abilities, &rules, act::Listed { nodes, router, ports, recorded, segments, subnets })
+            .await
     }
 
     async fn abilities(&mut self, cloud: &Cloud) -> Result<read::Abilities, Stop> {

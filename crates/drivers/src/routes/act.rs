@@ -6,30 +6,29 @@ use std::{
 };
 
 use ipnet::IpNet;
-use seaway_cluster::{
-    NodeObject, NodePatch, NodeWrite, ReadRecord, RecordedRoute, RequestError, RouteRecord,
-};
-use seaway_model::{Problem, Reason};
+use seaway_cluster::{NodeObject, ReadRecord, RecordedRoute, RouteRecord};
+use seaway_model::{Problem, Reason, Time};
 use seaway_openstack::{
     Class, Cloud, Error,
-    neutron::{AddressPair, Port, PortChange, Route, RoutedPort, Router, RouterChange},
+    neutron::{AddressPair, Network, Port, PortChange, Route, RoutedPort, Router, RouterChange},
+    resource::Id,
 };
 use tracing::{debug, info, warn};
 
 use super::{
     Ask, Place, RouteController, RouteRecords, RouteRules, RouteWrites, RouterView, Stop, about,
     place::{covers, network},
-    plan::{RoutePlan, plan},
-    read::{self, Abilities},
+    plan::{RoutePlan, plan, servers},
+    read::{self, Abilities, Neighbors, Segment},
 };
 use crate::nodes::{Nodes, SILENT};
 
 /// What others write at the same time is read again so often.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 /// So many things are asked for in a pass; the others are asked for in the next.
 const ASKED: usize = 50;
-/// The condition that keeps pods away from a Node whose pods cannot be reached.
-pub(super) const UNAVAILABLE: &str = "NetworkUnavailable";
+/// After so many errors in a row that are no refusals, no other port is written in a pass.
+const FAILED: u32 = 3;
 
 /// What a pass begins with.
 pub(super) struct Listed {
@@ -37,18 +36,21 @@ pub(super) struct Listed {
     pub(super) router: Router,
     pub(super) ports: Vec<RoutedPort>,
     pub(super) recorded: ReadRecord,
+    /// The subnets that the router is in.
+    pub(super) segments: Vec<Segment>,
+    pub(super) subnets: Vec<IpNet>,
 }
 
 impl Listed {
     fn view(&self) -> RouterView<'_> {
-        let Listed { nodes, router, ports, recorded } = self;
-        RouterView { router, ports, nodes, record: &recorded.record }
+        let Listed { nodes, router, ports, recorded, subnets, .. } = self;
+        RouterView { router, ports, nodes, record: &recorded.record, subnets }
     }
 }
 
 impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
     pub(super) async fn act(
-        &self,
+        &mut self,
         cloud: &Cloud,
         abilities: Abilities,
         rules: &RouteRules,
@@ -56,36 +58,18 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
     ) -> Result<Vec<Problem>, Stop> {
         let began = (self.clock)();
         let candidates = plan(listed.view(), rules);
-        let answers = self.ask(cloud, &candidates, &listed).await?;
+        let answers = self.ask(cloud, &candidates, &listed, rules).await?;
         let writes = candidates.decide(listed.view(), rules, &answers);
         let mut problems = writes.problems.clone();
         let mut version =
             self.record(&listed.recorded.version, &listed.recorded.record, &writes.record).await?;
-        for (at, (add, remove)) in &writes.ports {
-            let Some(port) = listed.ports.get_mut(*at) else { continue };
+        // Before the ports: what was asked is not old then, however long a port takes.
+        for part in parts(&writes) {
             self.require_lead()?;
-            match change_pairs(cloud, port, add, remove).await {
-                Ok(()) => info!(port = %port.id, ?add, ?remove, "allowed address pairs written"),
-                Err(error) if is_refusal(&error) => {
-                    problems.push(refused(&format!("port {}", port.id), &error))
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if !writes.add.is_empty() || !writes.remove.is_empty() {
-            self.require_lead()?;
-            let passed = (self.clock)().0.saturating_sub(began.0);
-            if u128::from(passed) > SILENT.as_millis() {
-                // What was asked is too old to remove something by it.
-                return Err(Stop::new(
-                    Reason::Unreachable,
-                    "the ports took longer than a minute to write",
-                    super::UNCHANGED,
-                ));
-            }
-            match change_routes(cloud, abilities, &listed.router, &writes).await {
+            self.require_fresh(began)?;
+            match change_routes(cloud, abilities, &listed.router, &part).await {
                 Ok(router) => {
-                    info!(router = %router.id, added = writes.add.len(), removed = writes.remove.len(), "routes written");
+                    info!(router = %router.id, added = part.add.len(), removed = part.remove.len(), "routes written");
                     listed.router = router;
                 }
                 Err(error) if is_refusal(&error) => {
@@ -94,6 +78,7 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
                 Err(error) => return Err(error.into()),
             }
         }
+        problems.extend(self.write_ports(cloud, &writes, &mut listed, began).await?);
         let after = remaining(&writes, listed.view());
         version = self.record(&version, &writes.record, &after).await?;
         debug!(version, "the record is as what is there");
@@ -101,7 +86,55 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         Ok(problems)
     }
 
-    fn require_lead(&self) -> Result<(), Stop> {
+    /// An error of one port stops no other port. After some in a row, the others wait for the next pass, which begins with them.
+    async fn write_ports(
+        &mut self,
+        cloud: &Cloud,
+        writes: &RouteWrites,
+        listed: &mut Listed,
+        began: Time,
+    ) -> Result<Vec<Problem>, Stop> {
+        let mut problems = Vec::new();
+        let first = self.port_turn;
+        let (before, behind): (Vec<_>, Vec<_>) = writes.ports.iter().partition(|(at, _)| **at < first);
+        let mut failed = 0_u32;
+        for (at, (add, remove)) in behind.into_iter().chain(before) {
+            let Some(port) = listed.ports.get_mut(*at) else { continue };
+            self.require_lead()?;
+            if failed >= FAILED || (!remove.is_empty() && self.require_fresh(began).is_err()) {
+                self.port_turn = *at;
+                let message = format!("port {} and those behind it were not written in this pass", port.id);
+                problems.push(
+                    Problem::new(about(), Reason::Unreachable, message).fix("The next pass begins with it."),
+                );
+                break;
+            }
+            match change_pairs(cloud, port, add, remove).await {
+                Ok(()) => {
+                    failed = 0;
+                    info!(port = %port.id, ?add, ?remove, "allowed address pairs written");
+                }
+                Err(error) => {
+                    failed = if is_refusal(&error) { 0 } else { failed.saturating_add(1) };
+                    problems.push(refused(&format!("port {}", port.id), &error));
+                }
+            }
+        }
+        Ok(problems)
+    }
+
+    /// What was asked too long ago says nothing of what may be removed.
+    fn require_fresh(&self, began: Time) -> Result<(), Stop> {
+        let passed = (self.clock)().0.saturating_sub(began.0);
+        match u128::from(passed) > SILENT.as_millis() {
+            true => {
+                Err(Stop::new(Reason::Unreachable, "the pass took longer than a minute", super::UNCHANGED))
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn require_lead(&self) -> Result<(), Stop> {
         match self.leads.is_open() {
             true => Ok(()),
             false => Err(Stop::new(Reason::Unreachable, "another process leads", super::UNCHANGED)),
@@ -119,84 +152,69 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
     }
 
     async fn ask(
-        &self,
+        &mut self,
         cloud: &Cloud,
         candidates: &RoutePlan,
         listed: &Listed,
+        rules: &RouteRules,
     ) -> Result<BTreeMap<Ask, bool>, Stop> {
+        let (questions, next) = candidates.questions(self.turn, ASKED);
+        self.turn = next;
+        let servers = servers(listed.view(), rules);
+        let mut neighbors: BTreeMap<Id<Network>, Neighbors> = BTreeMap::new();
         let mut answers = BTreeMap::new();
-        for ask in candidates.asks().into_iter().take(ASKED) {
+        for ask in questions {
             let holds = match &ask {
                 Ask::NoNode(name) => {
                     let read = self.nodes.read(name).await;
                     read.map_err(|error| Stop::unanswered("whether a Node exists is not known", &error))?
                         .is_none()
                 }
-                Ask::NoPort(ip) => read::is_no_port(cloud, *ip, &listed.router, &listed.ports).await?,
+                Ask::NoPort(ip) | Ask::NotOfOthers(ip) => {
+                    // One in the router's external network, or in a network that is not listed, may be a port that is hidden.
+                    match listed.segments.iter().find(|it| it.net.contains(ip)).map(|it| &it.network) {
+                        None => false,
+                        Some(network) => {
+                            if !neighbors.contains_key(network) {
+                                neighbors.insert(network.clone(), read::neighbors(cloud, network).await?);
+                            }
+                            neighbors.get(network).is_some_and(|it| match ask {
+                                Ask::NoPort(_) => it.has_no_port(*ip),
+                                _ => it.has_no_other(*ip, &servers),
+                            })
+                        }
+                    }
+                }
             };
             answers.insert(ask, holds);
         }
         Ok(answers)
     }
-
-    /// `NetworkUnavailable` is False once everything of a Node is there. It is True only at a Node that has no such condition yet: one
-    /// that had its route keeps its pods while a cloud answers wrongly.
-    async fn conditions(
-        &self,
-        plan: &RoutePlan,
-        listed: &Listed,
-        rules: &RouteRules,
-    ) -> Result<Vec<Problem>, Stop> {
-        let mut problems = Vec::new();
-        for (at, networks) in &plan.networks {
-            let Some(node) = listed.nodes.get(*at) else { continue };
-            let is_routed = is_routed(plan, listed, rules, *at, networks.len());
-            if let Err(error) = self.condition(node, is_routed).await? {
-                let message = format!("its condition {UNAVAILABLE} cannot be written: {error}");
-                problems.push(
-                    Problem::new(node.object(), Reason::Unreachable, message).fix("Seaway tries again."),
-                );
-            }
-        }
-        Ok(problems)
-    }
-
-    async fn condition(&self, node: &NodeObject, is_routed: bool) -> Result<Result<(), RequestError>, Stop> {
-        if !is_due(node, is_routed) {
-            return Ok(Ok(()));
-        }
-        let (reason, message) = match is_routed {
-            true => ("RouteCreated", "Seaway created a route to each pod network"),
-            false => ("NoRouteCreated", "Seaway has not created a route to each pod network yet"),
-        };
-        let (kind, message) = (UNAVAILABLE, message.to_owned());
-        let patch = NodePatch::Condition { kind, status: !is_routed, reason, message };
-        for _ in 0..TRIES {
-            let now = match self.nodes.read(&node.name).await {
-                Ok(now) => now.filter(|it| it.uid == node.uid && !it.is_deleting && is_due(it, is_routed)),
-                Err(error) => return Ok(Err(error)),
-            };
-            let Some(now) = now else { return Ok(Ok(())) };
-            self.require_lead()?;
-            match self.nodes.write(&now, &patch).await {
-                Ok(NodeWrite::Done | NodeWrite::Gone) => return Ok(Ok(())),
-                Ok(NodeWrite::Changed) => debug!(node = %now.name, "the Node was written meanwhile"),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-        Ok(Ok(()))
-    }
 }
 
-fn is_due(node: &NodeObject, is_routed: bool) -> bool {
-    match node.conditions.get(UNAVAILABLE) {
-        None => true,
-        Some((status, _)) => is_routed && status != "False",
-    }
+/// Where Neutron may refuse what is too much, what removes and corrects is written by itself before.
+pub(super) fn parts(writes: &RouteWrites) -> Vec<RouteWrites> {
+    let (corrections, new) = writes.add.split_at(writes.corrections.min(writes.add.len()));
+    let part = |add: &[RecordedRoute], remove: &[RecordedRoute]| RouteWrites {
+        add: add.to_vec(),
+        remove: remove.to_vec(),
+        ..RouteWrites::default()
+    };
+    let parts = match writes.is_tight {
+        true => vec![part(corrections, &writes.remove), part(new, &[])],
+        false => vec![part(&writes.add, &writes.remove)],
+    };
+    parts.into_iter().filter(|it| !it.add.is_empty() || !it.remove.is_empty()).collect()
 }
 
 /// Whether a Node has all routes and pairs of its networks.
-fn is_routed(plan: &RoutePlan, listed: &Listed, rules: &RouteRules, node: usize, networks: usize) -> bool {
+pub(super) fn is_routed(
+    plan: &RoutePlan,
+    listed: &Listed,
+    rules: &RouteRules,
+    node: usize,
+    networks: usize,
+) -> bool {
     let places = plan.wanted.iter().filter(|it| it.node == node);
     let is_there = |place: &Place| {
         let port = listed.ports.get(place.port);
@@ -254,7 +272,11 @@ async fn change_pairs(
                 return Ok(());
             }
             Err(error) if *error.class() == Class::Stale && attempt < TRIES => {
+                let server = port.device_id.clone();
                 *port = ports.read::<RoutedPort>(&port.id).await?;
+                if port.device_id != server {
+                    return Err(error);
+                }
             }
             Err(error) => return Err(error),
         }

@@ -78,6 +78,12 @@ pub(super) fn destinations(seen: RouterView<'_>, rules: &RouteRules) -> Destinat
         .flat_map(|it| &it.fixed_ips)
         .filter_map(|it| it.ip_address)
         .collect();
+    let taken: BTreeSet<(IpAddr, &str)> = seen
+        .ports
+        .iter()
+        .flat_map(|port| port.fixed_ips.iter().filter_map(|it| Some((it.ip_address?, &*port.device_id))))
+        .collect();
+    let others = Others { gateways, subnets: seen.subnets, taken };
     let mut by_server: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, port) in seen.ports.iter().enumerate().filter(|(_, it)| !it.device_id.is_empty()) {
         by_server.entry(&port.device_id).or_default().push(at);
@@ -92,7 +98,7 @@ pub(super) fn destinations(seen: RouterView<'_>, rules: &RouteRules) -> Destinat
         for destination in &networks {
             let place = hop(node, *destination, ports, seen.ports, &subnets);
             match place {
-                Some((nexthop, port)) => match unfit(*destination, nexthop, &gateways) {
+                Some((nexthop, port)) => match others.unfit(*destination, nexthop, &server) {
                     None => all.wanted.push(Place { node: at, destination: *destination, nexthop, port }),
                     Some(why) => all.problems.push(missing(node, *destination, &why)),
                 },
@@ -147,16 +153,37 @@ fn hop(
     })
 }
 
-/// A network that would take traffic which is not for pods.
-fn unfit(destination: IpNet, nexthop: IpAddr, gateways: &BTreeSet<IpAddr>) -> Option<String> {
-    if destination.prefix_len() == 0 {
-        return Some("it is all addresses".to_owned());
+/// Addresses that are not for pods.
+struct Others<'a> {
+    gateways: BTreeSet<IpAddr>,
+    subnets: &'a [IpNet],
+    /// With the server, or router, that has it.
+    taken: BTreeSet<(IpAddr, &'a str)>,
+}
+
+impl Others<'_> {
+    /// Why a network would take traffic that is not for pods.
+    fn unfit(&self, destination: IpNet, nexthop: IpAddr, server: &str) -> Option<String> {
+        if destination.prefix_len() == 0 {
+            return Some("it is all addresses".to_owned());
+        }
+        if destination.contains(&nexthop) {
+            return Some(format!("the address {nexthop} of the Node is in it"));
+        }
+        if let Some(gateway) = self.gateways.iter().find(|it| destination.contains(*it)) {
+            return Some(format!("the address {gateway} of the router is in it"));
+        }
+        let overlaps = |it: &&IpNet| it.contains(&destination) || destination.contains(*it);
+        if let Some(subnet) = self.subnets.iter().find(overlaps) {
+            return Some(format!("it overlaps with the subnet {subnet} of the router"));
+        }
+        let mut inside = self.taken.range((destination.network(), "")..);
+        let (ip, _) = inside
+            .by_ref()
+            .take_while(|(ip, _)| destination.contains(ip))
+            .find(|(_, device)| *device != server)?;
+        Some(format!("the address {ip} of another port is in it"))
     }
-    if destination.contains(&nexthop) {
-        return Some(format!("the address {nexthop} of the Node is in it"));
-    }
-    let gateway = gateways.iter().find(|it| destination.contains(*it))?;
-    Some(format!("the address {gateway} of the router is in it"))
 }
 
 /// Of two Nodes with the same addresses for pods, none gets another route than it has.

@@ -16,6 +16,7 @@ use super::{
     about,
     place::{Destinations, Place, covers, destinations, network},
 };
+use crate::nodes::Whose;
 
 /// What Neutron allows unless its operator says otherwise (`max_routes`, `max_allowed_address_pair`). It has no API that shows them.
 const USUAL_ROUTES: usize = 30;
@@ -40,6 +41,8 @@ pub struct RouterView<'a> {
     pub ports: &'a [RoutedPort],
     pub nodes: &'a [NodeObject],
     pub record: &'a RouteRecord,
+    /// The networks of the subnets that the router is in.
+    pub subnets: &'a [IpNet],
 }
 
 /// What has to hold right before something is removed.
@@ -49,6 +52,8 @@ pub enum Ask {
     NoNode(Name),
     /// No port has this address.
     NoPort(IpAddr),
+    /// No port has this address, or that of a server that a Node of this cluster is. A copy of the cluster has the same record.
+    NotOfOthers(IpAddr),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +97,12 @@ pub struct RoutePlan {
 pub struct RouteWrites {
     /// Before anything else.
     pub record: RouteRecord,
+    /// Corrections first.
     pub add: Vec<RecordedRoute>,
+    /// So many of `add` replace a route that is removed at the same time.
+    pub corrections: usize,
+    /// Neutron may refuse those of `add` that replace nothing: they are too many.
+    pub is_tight: bool,
     pub remove: Vec<RecordedRoute>,
     /// By the position of the port: what to add, and what to remove.
     pub ports: BTreeMap<usize, (BTreeSet<IpNet>, BTreeSet<IpNet>)>,
@@ -141,8 +151,7 @@ fn routes(plan: &mut RoutePlan, seen: RouterView<'_>) {
             let made = before.is_some_and(|it| it.made);
             plan.kept.routes.extend(before.map(|it| (*it).clone()));
             instead_of.push(plan.removals.len());
-            let asks = if made { Vec::new() } else { vec![Ask::NoPort(*hop)] };
-            plan.removals.push(RouteRemoval { route: route(*hop, made), asks });
+            plan.removals.push(RouteRemoval { route: route(*hop, made), asks: vec![of_hop(made, *hop)] });
         }
         match hops(&place.destination).contains(&place.nexthop) {
             true => {
@@ -163,13 +172,17 @@ fn routes(plan: &mut RoutePlan, seen: RouterView<'_>) {
         plan.kept.routes.insert(route.clone());
         match may_go(plan, seen, &route.node, route.destination) {
             Ok(mut asks) => {
-                asks.extend((!route.made).then_some(Ask::NoPort(route.nexthop)));
+                asks.push(of_hop(route.made, route.nexthop));
                 plan.removals.push(RouteRemoval { route: route.clone(), asks });
             }
             Err(Some(why)) => plan.problems.push(kept(&router, route, why)),
             Err(None) => {}
         }
     }
+}
+
+fn of_hop(made: bool, hop: IpAddr) -> Ask {
+    if made { Ask::NotOfOthers(hop) } else { Ask::NoPort(hop) }
 }
 
 fn pairs(plan: &mut RoutePlan, seen: RouterView<'_>, rules: &RouteRules) {
@@ -195,9 +208,13 @@ fn pairs(plan: &mut RoutePlan, seen: RouterView<'_>, rules: &RouteRules) {
     }
     let ports: BTreeMap<&str, usize> =
         seen.ports.iter().enumerate().map(|(at, it)| (it.id.as_str(), at)).collect();
+    let servers = servers(seen, rules);
     for pair in recorded {
-        // With a port its pairs went.
-        let Some(at) = ports.get(&*pair.port).copied() else { continue };
+        // With a port its pairs went; unless it is only not listed, with the credentials of another project.
+        let Some(at) = ports.get(&*pair.port).copied() else {
+            plan.kept.pairs.extend(plan.wanted.is_empty().then(|| pair.clone()));
+            continue;
+        };
         let Some(port) = seen.ports.get(at) else { continue };
         let is_there =
             port.allowed_address_pairs.iter().any(|it| network(&it.ip_address) == Some(pair.address));
@@ -211,10 +228,21 @@ fn pairs(plan: &mut RoutePlan, seen: RouterView<'_>, rules: &RouteRules) {
             true => may_go(plan, seen, &pair.node, pair.address),
             false => Ok(Vec::new()),
         };
-        if let Ok(asks) = asks {
-            plan.pair_removals.push(PairRemoval { pair: pair.clone(), at, asks });
+        let Ok(asks) = asks else { continue };
+        match servers.contains(&*port.device_id) {
+            true => plan.pair_removals.push(PairRemoval { pair: pair.clone(), at, asks }),
+            false => plan.problems.push(pair_of_others(pair, port)),
         }
     }
+}
+
+/// Those that Nodes of this cluster are.
+pub(super) fn servers(seen: RouterView<'_>, rules: &RouteRules) -> BTreeSet<Name> {
+    let server = |node| match Whose::of(node, rules.region.as_deref()) {
+        Whose::Ours(server) => Some(server),
+        Whose::Others | Whose::Unknown => None,
+    };
+    seen.nodes.iter().filter_map(server).collect()
 }
 
 /// What has to be asked before what this Node had is removed; or why it stays. No reason: it is the Node's, and something else is
@@ -245,6 +273,23 @@ impl RoutePlan {
         routes.chain(self.pair_removals.iter().flat_map(|it| &it.asks)).cloned().collect()
     }
 
+    /// So many of them, beginning with those of this removal; and with which to begin the next time.
+    pub fn questions(&self, first: usize, most: usize) -> (BTreeSet<Ask>, usize) {
+        let routes = self.removals.iter().map(|it| &it.asks);
+        let removals: Vec<&Vec<Ask>> = routes.chain(self.pair_removals.iter().map(|it| &it.asks)).collect();
+        let first = first.checked_rem(removals.len()).unwrap_or_default();
+        let mut all = BTreeSet::new();
+        for (at, asks) in removals.iter().enumerate().cycle().skip(first).take(removals.len()) {
+            let mut with: BTreeSet<Ask> = all.clone();
+            with.extend(asks.iter().cloned());
+            if with.len() > most {
+                return (all, at);
+            }
+            all = with;
+        }
+        (all, first)
+    }
+
     /// `answers`: whether it holds. What was not answered does not.
     pub fn decide(
         &self,
@@ -265,14 +310,19 @@ impl RoutePlan {
             let mut rivals = addition.instead_of.iter().filter_map(|it| self.removals.get(*it));
             rivals.all(|it| holds(&it.asks))
         });
-        let mut add: Vec<&RecordedRoute> = possible.map(|it| &it.route).collect();
-        let stay = seen.router.routes.len().saturating_sub(writes.remove.len());
-        let then = stay.saturating_add(add.len());
-        if !add.is_empty() && then > rules.max_routes.unwrap_or(USUAL_ROUTES) {
+        let (corrections, mut new): (Vec<&RouteAddition>, Vec<_>) =
+            possible.partition(|it| !it.instead_of.is_empty());
+        writes.corrections = corrections.len();
+        let stay =
+            seen.router.routes.len().saturating_sub(writes.remove.len()).saturating_add(corrections.len());
+        let then = stay.saturating_add(new.len());
+        writes.is_tight = !new.is_empty() && then > rules.max_routes.unwrap_or(USUAL_ROUTES);
+        if writes.is_tight {
             let room = rules.max_routes.map(|it| it.saturating_sub(stay));
             writes.problems.push(too_many_routes(seen, rules, then, room));
-            add.truncate(room.unwrap_or(usize::MAX));
+            new.truncate(room.unwrap_or(usize::MAX));
         }
+        let add: Vec<&RecordedRoute> = corrections.into_iter().chain(new).map(|it| &it.route).collect();
         writes.record.routes.extend(add.iter().map(|it| (*it).clone()));
         writes.add.extend(add.into_iter().cloned());
         self.decide_pairs(seen, rules, &holds, &mut writes);
@@ -312,14 +362,33 @@ fn foreign(removal: &RouteRemoval, answers: &BTreeMap<Ask, bool>) -> Option<Prob
     if removal.asks.iter().any(|it| matches!(it, Ask::NoNode(_)) && answers.get(it) != Some(&true)) {
         return None;
     }
-    let message = format!(
-        "router {router} has a route to {destination} via {nexthop}, which Seaway did not make. It is kept, although \
-         Node {node} needs another one or is gone: a port may have the address {nexthop}, and another cluster or program may use the route"
-    );
+    let message = match removal.route.made {
+        true => format!(
+            "the route to {destination} via {nexthop} of router {router} is kept, although Node {node} needs another one or is gone: a \
+             server that is no Node of this cluster may have the address {nexthop}. If this cluster is a copy (a restored backup), the \
+             original may use the route"
+        ),
+        false => format!(
+            "router {router} has a route to {destination} via {nexthop}, which Seaway did not make. It is kept, although Node {node} \
+             needs another one or is gone: a port may have the address {nexthop}, and another cluster or program may use the route"
+        ),
+    };
     let fix = format!(
         "If the route is not needed: openstack router remove route {router} --route destination={destination},gateway={nexthop}"
     );
     Some(Problem::new(about(), Reason::RouteForeign, message).fix(&*fix))
+}
+
+fn pair_of_others(pair: &RecordedPair, port: &RoutedPort) -> Problem {
+    let RecordedPair { port: id, address, node } = pair;
+    let message = format!(
+        "the allowed address pair {address} of port {id}, for Node {node}, is kept: the port belongs to server {:?}, which is no Node \
+         of this cluster. If this cluster is a copy (a restored backup), the original may use the pair",
+        port.device_id
+    );
+    let fix =
+        format!("If it is not needed: openstack port unset {id} --allowed-address ip-address={address}");
+    Problem::new(about(), Reason::RouteForeign, message).fix(&*fix)
 }
 
 fn kept(router: &Name, route: &RecordedRoute, why: &str) -> Problem {

@@ -1,12 +1,15 @@
 //! The router and the ports of a project: one request and one list, however many Nodes there are.
 
-use std::net::IpAddr;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnet::IpNet;
 use seaway_model::{Name, Reason};
 use seaway_openstack::{
     Cloud, Error,
-    neutron::{Extension, Network, Port, RoutedPort, Router},
+    neutron::{Extension, Network, Port, RoutedPort, Router, Subnet},
     resource::{Id, Present, Query},
 };
 
@@ -60,34 +63,66 @@ pub(super) async fn read(cloud: &Cloud, router: &Name) -> Result<Read, Stop> {
     Ok(Read { router, ports })
 }
 
-/// Whether no port has this address. `false` where ports of others may be hidden: in networks of other projects.
-pub(super) async fn is_no_port(
+/// The subnets that the router is in. What a subnet is never changes.
+pub(super) async fn subnets(
     cloud: &Cloud,
-    ip: IpAddr,
     router: &Router,
     ports: &[RoutedPort],
-) -> Result<bool, Error> {
-    if is_shared(ip, ports) {
-        return Ok(false);
-    }
-    let ours = cloud.session().project.as_ref().map(|it| it.id.to_string());
-    let mut networks: Vec<&Id<Network>> =
-        place::interfaces(router, ports).filter_map(|it| it.network_id.as_ref()).collect();
-    networks.sort_unstable();
-    networks.dedup();
-    for id in networks {
-        let network = cloud.all::<Network>().find::<Network>(id).await?;
-        if ours.is_none() || network.is_none_or(|it| it.project_id != ours) {
-            return Ok(false);
+    known: &mut BTreeMap<Id<Subnet>, Segment>,
+) -> Result<Vec<Segment>, Error> {
+    let ids: BTreeSet<&Id<Subnet>> = place::interfaces(router, ports)
+        .flat_map(|it| &it.fixed_ips)
+        .filter_map(|it| it.subnet_id.as_ref())
+        .collect();
+    if ids.iter().any(|it| !known.contains_key(*it)) {
+        for subnet in cloud.all::<Subnet>().list::<Subnet>(Query::all()).await? {
+            let Some(net) = subnet.cidr.as_deref().and_then(place::network) else { continue };
+            known.insert(subnet.id, Segment { net, network: subnet.network_id });
         }
     }
-    let at = Query::all().with("fixed_ips", format!("ip_address={ip}"));
-    let found: Vec<Present<Port>> = cloud.all::<Port>().list(at).await?;
-    Ok(found.is_empty())
+    Ok(ids.into_iter().filter_map(|it| known.get(it).cloned()).collect())
 }
 
-/// An address that several hosts may use, as with VRRP.
-fn is_shared(ip: IpAddr, ports: &[RoutedPort]) -> bool {
-    let mut pairs = ports.iter().flat_map(|it| &it.allowed_address_pairs);
-    pairs.any(|it| place::network(&it.ip_address) == Some(IpNet::from(ip)))
+/// Of a subnet.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Segment {
+    pub(super) net: IpNet,
+    pub(super) network: Id<Network>,
+}
+
+/// The ports of a network, listed just now.
+#[derive(Debug)]
+pub(super) struct Neighbors {
+    pub(super) ports: Vec<RoutedPort>,
+    /// The network is the project's own, so that no port of it is hidden.
+    pub(super) is_whole: bool,
+}
+
+pub(super) async fn neighbors(cloud: &Cloud, id: &Id<Network>) -> Result<Neighbors, Error> {
+    let ours = cloud.session().project.as_ref().map(|it| it.id.to_string());
+    let network = cloud.all::<Network>().find::<Network>(id).await?;
+    let ports = cloud.all::<Port>().list(Query::all().with("network_id", id)).await?;
+    Ok(Neighbors { ports, is_whole: ours.is_some() && network.is_some_and(|it| it.project_id == ours) })
+}
+
+impl Neighbors {
+    /// Whether no port has this address, not even one that hosts share.
+    pub(super) fn has_no_port(&self, ip: IpAddr) -> bool {
+        let mut pairs = self.ports.iter().flat_map(|it| &it.allowed_address_pairs);
+        let is_shared = pairs.any(|it| place::network(&it.ip_address).is_none_or(|it| it.contains(&ip)));
+        self.is_whole && !is_shared && self.holders(ip).next().is_none()
+    }
+
+    /// Whether no port has this address, or only those of these servers.
+    pub(super) fn has_no_other(&self, ip: IpAddr, servers: &BTreeSet<Name>) -> bool {
+        if self.holders(ip).next().is_some() {
+            return self.holders(ip).all(|it| servers.contains(&*it.device_id));
+        }
+        let mut pairs = self.ports.iter().flat_map(|it| &it.allowed_address_pairs);
+        self.is_whole && !pairs.any(|it| place::network(&it.ip_address) == Some(IpNet::from(ip)))
+    }
+
+    fn holders(&self, ip: IpAddr) -> impl Iterator<Item = &RoutedPort> {
+        self.ports.iter().filter(move |it| it.fixed_ips.iter().any(|it| it.ip_address == Some(ip)))
+    }
 }

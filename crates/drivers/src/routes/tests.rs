@@ -1,6 +1,7 @@
 //! What is planned of routes and pairs, as tables; whole passes against the fake OpenStack; and that no history touches what is not
 //! Seaway's.
 
+mod guards;
 mod histories;
 mod passes;
 
@@ -52,6 +53,7 @@ fn node(short: &str, ips: &[&str], networks: &[&str]) -> NodeObject {
         provider_id: Some(format!("openstack:///server-{short}")),
         pod_cidrs: networks.iter().map(ToString::to_string).collect(),
         addresses: ips.iter().map(|it| NodeAddress::new("InternalIP", it)).collect(),
+        created: Some(Time(1_000_000)),
         ..NodeObject::default()
     }
 }
@@ -76,6 +78,7 @@ struct Scene {
     nodes: Vec<NodeObject>,
     record: RouteRecord,
     rules: RouteRules,
+    subnets: Vec<IpNet>,
 }
 
 impl Scene {
@@ -93,6 +96,7 @@ impl Scene {
             ],
             record: RouteRecord::default(),
             rules: RouteRules { pairs: true, ..RouteRules::default() },
+            subnets: vec![net("10.0.0.0/24"), net("fd00::/64")],
         }
     }
 
@@ -107,8 +111,8 @@ impl Scene {
     }
 
     fn view(&self) -> RouterView<'_> {
-        let Scene { router, ports, nodes, record, .. } = self;
-        RouterView { router, ports, nodes, record }
+        let Scene { router, ports, nodes, record, subnets, .. } = self;
+        RouterView { router, ports, nodes, record, subnets }
     }
 
     fn decide(&self, answers: &[(Ask, bool)]) -> RouteWrites {
@@ -204,9 +208,12 @@ fn pairs_are_looked_at_again_at_each_audit() {
 #[test]
 fn a_wrong_next_hop_is_corrected_where_it_is_ours_or_no_port() {
     let wrong = ("10.1.1.0/24", "10.0.0.99");
-    let ask = || Ask::NoPort("10.0.0.99".parse().unwrap());
+    let hop = "10.0.0.99".parse().unwrap();
+    let ask = |made| if made { Ask::NotOfOthers(hop) } else { Ask::NoPort(hop) };
     for (recorded, answer, corrected) in [
-        (Some(true), None, true),
+        (Some(true), Some(true), true),
+        (Some(true), Some(false), false),
+        (Some(true), None, false),
         (Some(false), Some(true), true),
         (Some(false), Some(false), false),
         (None, Some(true), true),
@@ -217,7 +224,7 @@ fn a_wrong_next_hop_is_corrected_where_it_is_ours_or_no_port() {
         scene.router = router(&[wrong, ("10.1.2.0/24", "10.0.0.6"), ("172.16.0.0/24", "10.0.0.9")]);
         scene.record.routes.pop_first();
         scene.record.routes.extend(recorded.map(|made| route(wrong.0, wrong.1, "a", made)));
-        let answers: Vec<_> = answer.map(|it| (ask(), it)).into_iter().collect();
+        let answers: Vec<_> = answer.map(|it| (ask(recorded == Some(true)), it)).into_iter().collect();
         let writes = scene.decide(&answers);
         let case = format!("{recorded:?} {answer:?}: {writes:?}");
         assert_eq!((writes.add.len(), writes.remove.len()), (corrected.into(), corrected.into()), "{case}");
@@ -254,7 +261,17 @@ fn a_route_goes_with_its_node_and_no_sooner() {
     scene.ports.pop();
     assert_eq!(scene.decide(&[(gone(), false)]).remove, [], "the list was wrong");
     assert_eq!(scene.decide(&[]).remove, [], "nobody has answered");
-    assert_eq!(scene.decide(&[(gone(), true)]).remove, [route("10.1.2.0/24", "10.0.0.6", "b", true)]);
+    assert_eq!(scene.decide(&[(gone(), true)]).remove, [], "who has the next hop is not known");
+    let hop = Ask::NotOfOthers("10.0.0.6".parse().unwrap());
+    assert_eq!(
+        scene.decide(&[(gone(), true), (hop.clone(), false)]).remove,
+        [],
+        "the original of a copy has it"
+    );
+    assert_eq!(
+        scene.decide(&[(gone(), true), (hop, true)]).remove,
+        [route("10.1.2.0/24", "10.0.0.6", "b", true)]
+    );
     // One that was there before goes if its next hop is no port, too: OCCM kept it for ever.
     scene.record.routes.pop_last();
     scene.record.routes.insert(route("10.1.2.0/24", "10.0.0.6", "b", false));

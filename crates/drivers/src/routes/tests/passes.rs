@@ -444,3 +444,39 @@ async fn nothing_is_written_before_it_is_recorded() {
         assert_eq!((stage.pass().await.problems, stage.routes().await.len()), (vec![], 2));
     }
 }
+
+#[tokio::test]
+async fn one_port_with_a_lasting_error_stops_no_other_and_is_named() {
+    let mut stage = Stage::of(3).await;
+    let port = stage.port_of(2).await.expect("it is there").id;
+    stage.fake.fail(Fault::on(&format!("PUT */ports/{port}")).always().status(500));
+    let pass = stage.pass().await;
+    let messages: Vec<String> = pass.problems.iter().map(|it| it.message.to_string()).collect();
+    assert!(
+        messages.len() == 1 && messages[0].contains(&format!("port {port} is not changed")),
+        "{messages:?}"
+    );
+    assert_eq!(
+        (stage.routes().await.len(), stage.pairs(1).await.len(), stage.pairs(3).await.len()),
+        (6, 3, 3)
+    );
+    let all: Vec<_> = (1..=3).map(|at| stage.unavailable(at).unwrap_or_default()).collect();
+    assert_eq!(all, ["False", "True", "False"]);
+}
+
+#[tokio::test]
+async fn a_next_hop_outside_of_the_known_subnets_of_the_router_is_kept() {
+    // As in its external network, where ports of other projects are not listed.
+    let mut stage = Stage::of(2).await;
+    assert_eq!(stage.pass().await.problems, []);
+    stage.set_routes(&[("10.1.1.0/24", "10.0.0.251")]).await;
+    stage.controller.subnets.values_mut().for_each(|it| it.net = net("203.0.113.0/24"));
+    let pass = stage.pass().await;
+    let reasons: Vec<Reason> = pass.problems.iter().map(|it| it.reason).collect();
+    assert_eq!(reasons, [Reason::RouteForeign], "{:?}", pass.problems);
+    assert!(stage.routes().await.contains(&"10.1.1.0/24 10.0.0.251".to_owned()));
+    // Known again, no port has the address.
+    stage.controller.subnets.clear();
+    assert_eq!(stage.pass().await.problems, []);
+    assert!(!stage.routes().await.contains(&"10.1.1.0/24 10.0.0.251".to_owned()));
+}
