@@ -277,6 +277,16 @@ fn a_host_hands_over_to_its_next_pod_in_a_folder_of_the_machine() {
     assert_eq!(hosts["updateStrategy"]["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
     let pod = &hosts["template"]["spec"];
     let container = &pod["containers"][0];
+    let seconds = |it: &Json| it.as_u64().unwrap();
+    let (observed, ready) = (seconds(&hosts["minReadySeconds"]), &container["readinessProbe"]);
+    let live = &container["livenessProbe"];
+    assert!(
+        observed >= 3 * seconds(&live["periodSeconds"]) + 20,
+        "it fails three times, which is seen in time"
+    );
+    // One that is no longer ready is deleted before the next pod is available, and the rollout goes to the next host.
+    let shown = (seconds(&ready["failureThreshold"]) - 1) * seconds(&ready["periodSeconds"]);
+    assert!(shown >= observed + seconds(&ready["periodSeconds"]) + 10, "{shown}");
     let Command::Node(it) = Cli::parse_from(line(container)).command else { panic!("{container}") };
     assert_eq!((it.snapshot, it.member.config.is_some()), (None, true), "it is kept in that folder");
     let volume_of = |folder: &Path| {

@@ -12,7 +12,7 @@ use seaway_engine::Phase;
 use tokio::{task::spawn_blocking, time::Instant as Moment, time::timeout};
 use tracing::{error, info, warn};
 
-use super::{Arguments, Member, Retired, Retiring, Successor, died::died, next};
+use super::{Arguments, Folder, Member, Retired, Retiring, Successor, died::died, next};
 use crate::{announcing::Announcing, run::exit_at_once};
 
 /// What is being written at the end may wait for an answer this long: systemd and kubelets do not wait for ever.
@@ -21,6 +21,8 @@ const LAST_WRITES: Duration = Duration::from_secs(8);
 /// asked to end.
 const AWAITS: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// A retired process that finds that none serves ends, to be started again: its connections have this long, while clients are refused.
+const SHORT_DRAIN: Duration = Duration::from_secs(1);
 
 /// Never, where none is under way.
 async fn ended(successor: &mut Option<Successor>) -> Result<bool> {
@@ -34,6 +36,26 @@ async fn at(moment: Option<Moment>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a retired process ends because it is asked to; else, because no process of its host serves.
+async fn until_asked(signals: &mut Signals, folder: Option<&Folder>) -> bool {
+    let free = async {
+        match folder {
+            Some(folder) => folder.until_free().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(free);
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Signal::Reload => info!("the configuration is not read again: this process only drains"),
+                Signal::Stop | Signal::StopNow => return true,
+            },
+            () = &mut free => return false,
+        }
     }
 }
 
@@ -61,6 +83,7 @@ impl Member {
                     }
                     Signal::Stop if self.retiring.is_some() => {
                         info!(patience = ?AWAITS, "stopping: the next process of this host can still take over");
+                        self.retiring.iter().for_each(Retiring::admit_older);
                         ends = Some(Moment::now() + AWAITS);
                     }
                     Signal::Stop => return self.stop(signals).await,
@@ -73,7 +96,7 @@ impl Member {
                     match took_over {
                         Ok(true) => self.own(),
                         Ok(false) => return Ok(ExitCode::SUCCESS),
-                        Err(error) => return self.give_up(&error, signals).await,
+                        Err(error) => return self.give_up(&error, signals, ends.is_some()).await,
                     }
                 }
                 Some(retired) = self.over.1.recv() => return self.retire(retired, signals, ends.is_some()).await,
@@ -136,10 +159,14 @@ impl Member {
     }
 
     /// It cannot go on with what it took over, and the process before does. What was accepted here may finish.
-    async fn give_up(self, why: &Error, mut signals: Signals) -> Result<ExitCode> {
-        error!(
-            "the take-over failed, and the other process of this host continues to serve: {why:#}; exiting so that the supervisor restarts this one"
-        );
+    async fn give_up(self, why: &Error, mut signals: Signals, is_asked: bool) -> Result<ExitCode> {
+        if is_asked {
+            info!("the other process of this host continues to serve: {why:#}");
+        } else {
+            error!(
+                "the take-over failed, and the other process of this host continues to serve: {why:#}; exiting so that the supervisor restarts this one"
+            );
+        }
         drop(self.watching);
         // Of this process the cluster hears nothing.
         drop((self.reports, self.announcing, self.addresses));
@@ -155,11 +182,12 @@ impl Member {
                 _ = signals.next() => {}
             }
         }
-        Ok(ExitCode::FAILURE)
+        Ok(if is_asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Another process of this host serves. What only one may do ends at once; who is connected here may finish, once this
-    /// process is asked to end: one that ended by itself would be started again.
+    /// process is asked to end. It ends by itself, to be started again, only when no process serves any more: Kubernetes may have
+    /// ended the next one because it wants this one, after an undo in the middle of a rollout.
     async fn retire(mut self, retired: Retired, mut signals: Signals, is_asked: bool) -> Result<ExitCode> {
         self.stopping.store(true, Ordering::Relaxed);
         drop(self.watching);
@@ -193,12 +221,13 @@ impl Member {
         drop(self.snapshot);
         seaway_proxy::give_memory_back();
         let Some(host) = self.host else { return Ok(ExitCode::SUCCESS) };
-        if !is_asked {
-            while matches!(signals.next().await, Signal::Reload) {
-                info!("the configuration is not read again: this process only drains");
-            }
+        let is_needed = !is_asked && !until_asked(&mut signals, self.folder.as_ref()).await;
+        let patience = if is_needed { self.settings.drain.min(SHORT_DRAIN) } else { self.settings.drain };
+        if is_needed {
+            error!(
+                "no process of this host serves any more; exiting so that the supervisor restarts this one"
+            );
         }
-        let patience = self.settings.drain;
         info!(?patience, "stopping: open connections may finish");
         self.notifier.stopping("draining");
         let mut draining = spawn_blocking(move || host.proxy.drain(Instant::now() + patience).cut);
@@ -206,7 +235,7 @@ impl Member {
             cut = &mut draining => info!(cut = cut.context("the drain panicked")?, "stopped"),
             _ = signals.next() => exit_at_once(None).await,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if is_needed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     /// A second signal waits for nothing.

@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn require_native_for_handover(arguments: &ProcessArgs, settings: &Settings) -> Result<()> {
     if arguments.handover.is_some() && settings.data_plane != DataPlane::Native {
         bail!(
-            "--handover passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: leave out --handover, or set dataPlane.driver: native"
+            "--handover passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: leave out --handover, in a DaemonSet also set updateStrategy.rollingUpdate to {{maxSurge: 0, maxUnavailable: 1}}; or set dataPlane.driver: native"
         )
     }
     Ok(())

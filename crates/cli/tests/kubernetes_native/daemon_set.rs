@@ -12,13 +12,15 @@ use crate::{
     draining::{ECHO, connect},
     handing_over::{IDLE, is_on_lo, load, talk},
     kustomize::{Own, deploy},
-    pods::in_system,
+    pods::{SYSTEM, in_system},
     rolling::DATAGRAMS,
     scene::{A_TERM, POOL, Scene},
 };
 
 /// Each on a new connection.
 const RATE: u32 = 500;
+/// For what includes `minReadySeconds`, 60 s, or a drain, 30 s, on a machine that is busy.
+const LONG: Duration = A_TERM.saturating_mul(2);
 const FLOWS: usize = 50;
 
 /// How a pod of a host stands.
@@ -33,8 +35,14 @@ fn pods(scene: &Scene) -> BTreeMap<String, Standing> {
     let each =
         "{.metadata.name} {.status.conditions[?(@.type=='Ready')].status} {.metadata.deletionTimestamp}";
     let path = format!("jsonpath={{range .items[*]}}{each}{{\"\\n\"}}{{end}}");
-    let told =
-        in_system(scene, &["get", "pods", "-l", "app.kubernetes.io/component=node", "-o", path.as_str()]);
+    let list = ["get", "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=node", "-o", path.as_str()];
+    let mut told = Err(String::new());
+    // An API server that is busy has not said that there are none.
+    until("pods are listed", || {
+        told = scene.cluster.try_kubectl(&list, "");
+        told.is_ok()
+    });
+    let told = told.unwrap_or_default();
     let lines = told.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let standing = |words: &[&str]| Standing {
         is_ready: words.get(1) == Some(&"True"),
@@ -43,10 +51,10 @@ fn pods(scene: &Scene) -> BTreeMap<String, Standing> {
     lines.filter_map(|words| Some(((*words.first()?).to_owned(), standing(&words)))).collect()
 }
 
-/// The one pod that is ready and not asked to end, once no other one is.
+/// A pod that is ready and not asked to end, and is none of these.
 fn serving(scene: &Scene, not: &[&str]) -> String {
     let mut found = String::new();
-    until_within(A_TERM, "the next pod is ready", || {
+    until_within(LONG, "the next pod is ready", || {
         let pods = pods(scene);
         let ready = pods.iter().find(|(name, it)| it.is_ready && !it.is_ending && !not.contains(&&***name));
         found = ready.map(|(name, _)| name.clone()).unwrap_or_default();
@@ -55,8 +63,22 @@ fn serving(scene: &Scene, not: &[&str]) -> String {
     found
 }
 
+/// Each pod says something: an empty log is one that could not be read.
 fn log(scene: &Scene, pod: &str) -> String {
-    in_system(scene, &["logs", pod, "-c", "node"])
+    let mut log = String::new();
+    until("its log can be read", || {
+        log = in_system(scene, &["logs", pod, "-c", "node"]);
+        !log.is_empty()
+    });
+    log
+}
+
+fn says(scene: &Scene, pod: &str, what: &str) {
+    until(what, || log(scene, pod).contains(what));
+}
+
+fn is_asked_to_end(scene: &Scene, pod: &str) {
+    until_within(LONG, "it is asked to end", || pods(scene).get(pod).is_none_or(|it| it.is_ending));
 }
 
 fn roll(scene: &Scene) {
@@ -148,15 +170,16 @@ const LONG_DRAIN: &str = "
 patches:
 - target: {kind: ConfigMap, name: seaway}
   patch: |
-    - {op: replace, path: /data/seaway.yaml, value: '{defaultDriver: native, drain: 2m}'}
+    - {op: replace, path: /data/seaway.yaml, value: '{defaultDriver: native, drain: 10m}'}
 - target: {kind: DaemonSet, name: seaway-node}
   patch: |
-    - {op: replace, path: /spec/template/spec/terminationGracePeriodSeconds, value: 150}
+    - {op: replace, path: /spec/template/spec/terminationGracePeriodSeconds, value: 630}
+    - {op: replace, path: /spec/minReadySeconds, value: 0}
 ";
 
 #[test]
 fn pods_of_a_host_that_are_replaced_refuse_and_reset_nobody_and_three_generations_live_side_by_side() {
-    // On a busy machine two rollouts take longer than the usual drain.
+    // On a busy machine two rollouts take longer than the usual drain. It ends as soon as no connection is open.
     let Some(scene) = installed(&Own::of("bare-metal", &[], LONG_DRAIN).path()) else { return };
     let echo = echo(&scene);
     let (_clients, load) = load(&scene, RATE);
@@ -169,7 +192,7 @@ fn pods_of_a_host_that_are_replaced_refuse_and_reset_nobody_and_three_generation
     clients.are_served();
     // One of the second pod's own keeps that until it has drained.
     let mut of_second = connect(&scene, echo).expect("it answers");
-    until("the first one is asked to end", || pods(&scene).get(&first).is_none_or(|it| it.is_ending));
+    is_asked_to_end(&scene, &first);
     load.goes_on(200);
 
     clients.flows_are_served();
@@ -180,6 +203,7 @@ fn pods_of_a_host_that_are_replaced_refuse_and_reset_nobody_and_three_generation
     assert!(all[&first].is_ending, "{all:?}");
     clients.are_served();
     talk(&mut of_second).expect("it is open");
+    says(&scene, &second, "retired");
     for (pod, before) in [(&first, None), (&second, Some(&first)), (&third, Some(&second))] {
         let log = log(&scene, pod);
         assert_eq!(log.contains("take-over done"), before.is_some(), "{pod} after {before:?}: {log}");
@@ -188,7 +212,8 @@ fn pods_of_a_host_that_are_replaced_refuse_and_reset_nobody_and_three_generation
         assert_eq!(log.contains("retired"), pod != &third, "{pod}: {log}");
     }
     drop((std::mem::take(&mut clients.idle), of_second));
-    until_within(A_TERM, "the others are gone, for no connection is left", || pods(&scene).len() == 1);
+    is_asked_to_end(&scene, &second);
+    until_within(LONG, "the others are gone, for no connection is left", || pods(&scene).len() == 1);
     clients.flows_are_served();
     assert!(is_on_lo(&scene, &echo) && connect(&scene, echo).is_ok());
     load.goes_on(200);
@@ -209,7 +234,7 @@ fn a_pod_of_a_host_that_is_deleted_hands_over_to_the_one_that_replaces_it() {
     clients.are_served();
     let log = log(&scene, &second);
     assert!(log.contains("take-over done") && !log.contains("address added to lo"), "{log}");
-    until_within(A_TERM, "the first one is gone", || pods(&scene).len() == 1);
+    until_within(LONG, "the first one is gone", || pods(&scene).len() == 1);
     clients.flows_are_served();
     load.goes_on(200);
     let heard = load.end();
@@ -224,6 +249,7 @@ patches:
 - target: {kind: DaemonSet, name: seaway-node}
   patch: |
     - {op: replace, path: /spec/updateStrategy, value: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1}}}
+    - {op: remove, path: /spec/minReadySeconds}
     - {op: replace, path: /spec/template/spec/terminationGracePeriodSeconds, value: 45}
     - op: replace
       path: /spec/template/spec/containers/0/args
@@ -249,20 +275,27 @@ fn the_first_pod_with_a_folder_serves_beside_the_one_without_and_keeps_its_addre
     let first = serving(&scene, &[]);
     scene.cluster.kubectl(&["apply", "-k", &deploy().join("bare-metal").to_string_lossy()]);
     let second = serving(&scene, &[&first]);
-    until("the first one is asked to end", || pods(&scene).get(&first).is_none_or(|it| it.is_ending));
-    talk(&mut open).expect("the first one drains");
-    until_within(A_TERM, "the first one is gone", || pods(&scene).len() == 1);
+    talk(&mut open).expect("both serve");
+    is_asked_to_end(&scene, &first);
+    let asked = Instant::now();
+    until_within(LONG, "the first one is gone", || pods(&scene).len() == 1);
     until("its addresses are there", || is_on_lo(&scene, &echo));
+    until("clients are served", || connect(&scene, echo).is_ok());
+    let replaced = asked.elapsed();
     load.goes_on(1_000);
     let heard = load.end();
     eprintln!("{heard}\n{}", log(&scene, &second));
     // What the old process had not read yet is reset, and at its end it removes addresses that it takes for its own alone; the new one
-    // adds them again at once. Ports of UDP are the old one's until then.
-    let lost = |name: &str| heard.0[name].failures.len();
-    assert!(lost("HTTP") <= RATE as usize, "{heard}");
-    assert!(lost("datagrams") <= DATAGRAMS as usize * 40, "{heard}");
+    // adds them again at once: two seconds in all, and the time for which the machine stood still. Ports of UDP are the old one's until
+    // its end, and it answers no new client while it drains; a lost datagram is given up only later.
+    let lost = |name: &str| heard.0[name].failures.len() as f64;
+    let still = heard.latest();
+    let http = Duration::from_secs(2) + still;
+    assert!(lost("HTTP") <= f64::from(RATE) * http.as_secs_f64(), "in more than {http:?}:\n{heard}");
+    let udp = replaced + PATIENCE + still;
+    assert!(lost("datagrams") <= f64::from(DATAGRAMS) * udp.as_secs_f64(), "in more than {udp:?}:\n{heard}");
     // And from then on there is a lock.
     roll(&scene);
     let third = serving(&scene, &[&second]);
-    assert!(log(&scene, &third).contains("take-over done"), "{}", log(&scene, &third));
+    says(&scene, &third, "take-over done");
 }

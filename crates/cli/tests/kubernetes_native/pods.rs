@@ -12,7 +12,7 @@ use crate::{
     scene::{A_TERM, POOL, Scene, deployment, service},
 };
 
-const SYSTEM: &str = "seaway-system";
+pub(crate) const SYSTEM: &str = "seaway-system";
 
 pub(crate) fn in_system(scene: &Scene, arguments: &[&str]) -> String {
     scene.cluster.try_kubectl(&[arguments, &["-n", SYSTEM]].concat(), "").unwrap_or_default()

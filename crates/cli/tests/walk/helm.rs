@@ -210,6 +210,8 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         ("configuration.drain=1h30m", "configuration.drain: hosts wait 1h30m"),
         ("configuration.drain=45", "configuration.drain: hosts wait 45"),
         ("hosts.terminationGracePeriodSeconds=50", "configuration.drain: hosts wait 30s"),
+        ("hosts.updateStrategy.rollingUpdate.maxUnavailable=3", "hosts.updateStrategy: it replaces"),
+        ("hosts.updateStrategy.type=RollingUpdate", "hosts.updateStrategy: it replaces"),
         ("certificates.everywhere=true", "certificates.everywhere"),
         ("certificates.enabled=true,configuration.certificateCopies=other", "certificateCopies is other"),
         ("metrics=true", "configuration.admin.metrics"),
@@ -218,6 +220,14 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         let Some(printed) = helm(&[&TEMPLATE[..], &["--set", value]].concat()) else { return };
         let said = printed.expect_err(value);
         assert!(said.contains(place), "{value}: {said}");
+    }
+}
+
+#[test]
+fn a_strategy_that_says_whether_a_second_pod_may_begin_is_accepted() {
+    let hosts = "hosts.updateStrategy";
+    for value in [".type=OnDelete", ".rollingUpdate.maxSurge=3", ".rollingUpdate.maxSurge=0"] {
+        let Some(_) = made(&["--set", &format!("{hosts}{value}")]) else { return };
     }
 }
 

@@ -35,6 +35,10 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- if and $v.hosts.enabled (gt (addf 21.0 (float64 (include "seaway.seconds" ($configuration.drain | default "30s")))) (float64 $v.hosts.terminationGracePeriodSeconds)) -}}
 {{- fail (printf "configuration.drain: hosts wait %v for clients and need 21 seconds more, and are killed after hosts.terminationGracePeriodSeconds, %v, with their addresses left on the machine: make it longer than that" ($configuration.drain | default "30s") $v.hosts.terminationGracePeriodSeconds) -}}
 {{- end -}}
+{{- $strategy := $v.hosts.updateStrategy | default dict -}}
+{{- if and $v.hosts.enabled $strategy (ne (toString ($strategy.type | default "RollingUpdate")) "OnDelete") (not (hasKey ($strategy.rollingUpdate | default dict) "maxSurge")) -}}
+{{- fail "hosts.updateStrategy: it replaces the strategy of the manifests, and without rollingUpdate.maxSurge the next pod of a host starts only when the old one is gone, and clients are refused meanwhile: set rollingUpdate to {maxSurge: 1, maxUnavailable: 0}, or maxSurge: 0 where that is wanted" -}}
+{{- end -}}
 {{- if and $v.certificates.everywhere (not $v.certificates.enabled) -}}
 {{- fail "certificates.everywhere: it lets controllers read every Secret, and does nothing without certificates.enabled=true" -}}
 {{- end -}}

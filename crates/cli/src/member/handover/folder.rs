@@ -9,12 +9,18 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
 
 /// Lines of pods that are long gone are left out beyond this.
 const MOST_LINES: usize = 512;
+/// A process that has retired looks so often whether one serves: clients are refused while none does.
+const LOOKS_AGAIN: Duration = Duration::from_millis(250);
+/// For 3 seconds: a kubelet starts a container that crashed for the first time at once. A retired process that ends meanwhile cuts its
+/// connections for nothing, and its pod, which is not ready then, is deleted.
+const FREE_LOOKS: u32 = 12;
 
 #[derive(Clone)]
 pub(in crate::member) struct Folder {
@@ -54,6 +60,22 @@ impl Folder {
                 Err(error).with_context(|| format!("{} cannot be locked", path.display()))
             }
         }
+    }
+
+    /// Returns once no process works, this one included, and none has begun for a while.
+    pub(in crate::member) async fn until_free(&self) {
+        let mut looks = 0;
+        while looks < FREE_LOOKS {
+            tokio::time::sleep(LOOKS_AGAIN).await;
+            looks = if self.is_free() { looks.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// Where that cannot be looked up, a process may work. Nothing is made: a folder that was removed says nothing.
+    fn is_free(&self) -> bool {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
+        options.open(self.path.join("lock")).is_ok_and(|file| file.try_lock().is_ok())
     }
 
     /// It came from the process that had it.
@@ -134,9 +156,10 @@ fn register(path: &Path, pod: Option<&str>) -> io::Result<u64> {
     let kept =
         lines.iter().skip(lines.len() - MOST_LINES / 2).map(|(number, name)| format!("{number} {name}\n"));
     let kept: String = kept.chain([added]).collect();
-    file.set_len(0)?;
+    // One that is killed in between leaves old lines behind, and no number is given twice.
     io::Seek::rewind(&mut file)?;
     file.write_all(kept.as_bytes())?;
+    file.set_len(kept.len() as u64)?;
     Ok(number)
 }
 
@@ -176,6 +199,23 @@ mod tests {
         assert!(first.lend().is_err() && !first.try_lock().expect("it is tried"), "the second one has it");
         second.let_go();
         assert!(first.try_lock().expect("it is tried"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_has_retired_waits_while_another_works_and_hears_when_none_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [retired, next] = [(); 2].map(|()| opened(folder.path(), None));
+        let long = 20 * LOOKS_AGAIN;
+        assert!(!retired.is_free(), "nobody has worked here: nothing is known");
+        assert!(next.try_lock().expect("it is tried"));
+        assert!(tokio::time::timeout(long, retired.until_free()).await.is_err(), "it works");
+        next.let_go();
+        let soon = LOOKS_AGAIN * (FREE_LOOKS - 1);
+        assert!(tokio::time::timeout(soon, retired.until_free()).await.is_err(), "it may be started again");
+        assert!(tokio::time::timeout(long, retired.until_free()).await.is_ok());
+        assert!(next.try_lock().expect("it is tried"), "who only looks keeps nothing");
+        fs::remove_file(folder.path().join("lock")).expect("it is there");
+        assert!(!retired.is_free() && !folder.path().join("lock").exists());
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(in crate::member) type Retired = std::sync::mpsc::Sender<()>;
 pub(in crate::member) struct Retiring {
     waiting: HandOver,
     is_asked: Arc<AtomicBool>,
+    admits_older: Arc<AtomicBool>,
 }
 
 impl Retiring {
@@ -45,7 +46,7 @@ impl Retiring {
         snapshot: Option<Arc<StateCacheWriter>>,
         over: mpsc::Sender<Retired>,
     ) -> std::io::Result<Retiring> {
-        let is_asked = Arc::<AtomicBool>::default();
+        let [is_asked, admits_older] = [(); 2].map(|()| Arc::<AtomicBool>::default());
         let server = Server {
             runtime: runtime::Handle::current(),
             folder: folder.clone(),
@@ -55,14 +56,20 @@ impl Retiring {
             snapshot,
             over,
             is_asked: is_asked.clone(),
+            admits_older: admits_older.clone(),
         };
         let waiting = host.proxy.hand_over(&folder.socket(), server)?;
-        Ok(Retiring { waiting, is_asked })
+        Ok(Retiring { waiting, is_asked, admits_older })
     }
 
     /// A next process is about to serve.
     pub(in crate::member) fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::SeqCst)
+    }
+
+    /// This process is asked to end: a process of an older pod serves better than none.
+    pub(in crate::member) fn admit_older(&self) {
+        self.admits_older.store(true, Ordering::SeqCst);
     }
 
     /// From now on none can begin. Blocks until one that did is through.
@@ -80,11 +87,13 @@ struct Server {
     snapshot: Option<Arc<StateCacheWriter>>,
     over: mpsc::Sender<Retired>,
     is_asked: Arc<AtomicBool>,
+    admits_older: Arc<AtomicBool>,
 }
 
 impl Predecessor for Server {
     fn admit(&mut self, who: Option<&Introduction>) -> Result<(), String> {
-        admit(&self.folder.of, self.folder.generation, who)?;
+        let oldest = if self.admits_older.load(Ordering::SeqCst) { 0 } else { self.folder.generation };
+        admit(&self.folder.of, oldest, who)?;
         // Nothing rests for one that could not have it.
         self.judge(who)
     }
@@ -135,11 +144,11 @@ impl Server {
     }
 }
 
-fn admit(of: &str, generation: u64, who: Option<&Introduction>) -> Result<(), String> {
+fn admit(of: &str, oldest: u64, who: Option<&Introduction>) -> Result<(), String> {
     match who {
         None => Err("the new process does not say which host it serves".into()),
         Some(who) if who.of != of => Err(format!("the new process serves {}, this one serves {of}", who.of)),
-        Some(who) if who.generation < generation => {
+        Some(who) if who.generation < oldest => {
             Err("the new process is of an older pod than this one".into())
         }
         Some(_) => Ok(()),
@@ -168,7 +177,8 @@ mod tests {
         assert!(admitted(who("a@b", 4, 0)) && admitted(who("a@b", 5, 0)));
         assert!(!admitted(who("a@b", 3, 9)), "a pod that was retired and started again");
         assert!(!admitted(who("a@c", 9, 9)), "of another cluster");
-        assert!(admit("a@b", 0, None).is_err());
+        assert!(admit("a@b", 0, Some(&who("a@b", 3, 0))).is_ok(), "once this process is asked to end");
+        assert!(admit("a@b", 0, Some(&who("a@c", 3, 0))).is_err() && admit("a@b", 0, None).is_err());
         assert!(judge(7, Some(&who("a@b", 4, 7))).is_ok() && judge(0, Some(&who("a@b", 4, 0))).is_ok());
         assert!(judge(7, Some(&who("a@b", 4, 6))).is_err() && judge(7, None).is_err());
     }

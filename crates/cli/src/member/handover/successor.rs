@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -14,6 +14,7 @@ use seaway_node::Host;
 use seaway_plan::World;
 use seaway_proxy::{Introduction, STOPS_WITHIN, TakeOverError, TakenOver, take_as};
 use tokio::{
+    sync::watch,
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep, timeout},
 };
@@ -36,7 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Tries to take over, or to begin once nobody serves, until it is told to leave it.
 pub(in crate::member) struct Successor {
     task: JoinHandle<Result<bool>>,
-    leaves: Arc<AtomicBool>,
+    leaves: watch::Sender<bool>,
 }
 
 impl Successor {
@@ -48,8 +49,8 @@ impl Successor {
         listed: Arc<AtomicU64>,
     ) -> Successor {
         info!("another process of this host serves: this one takes over from it once it knows as much");
-        let leaves = Arc::<AtomicBool>::default();
-        let candidate = Candidate { folder, engine, host, listed, leaves: leaves.clone() };
+        let leaves = watch::Sender::new(false);
+        let candidate = Candidate { folder, engine, host, listed, leaves: leaves.subscribe() };
         Successor { task: tokio::spawn(candidate.run()), leaves }
     }
 
@@ -58,9 +59,10 @@ impl Successor {
         (&mut self.task).await.context("the take-over panicked")?
     }
 
-    /// It does not ask any more. What was asked is waited for in [`Successor::ended`].
+    /// It does not ask any more, and a take-over that is under way fails, unless it is through: the process before serves on.
+    /// [`Successor::ended`] waits for that.
     pub(in crate::member) fn leave(&self) {
-        self.leaves.store(true, Ordering::SeqCst);
+        self.leaves.send_replace(true);
     }
 }
 
@@ -69,7 +71,7 @@ struct Candidate {
     engine: Handle,
     host: Arc<Host>,
     listed: Arc<AtomicU64>,
-    leaves: Arc<AtomicBool>,
+    leaves: watch::Receiver<bool>,
 }
 
 impl Candidate {
@@ -77,7 +79,7 @@ impl Candidate {
         let mut said = String::new();
         let (mut pause, mut asks) = (AGAIN, Instant::now());
         loop {
-            if self.leaves.load(Ordering::SeqCst) {
+            if *self.leaves.borrow() {
                 return Ok(false);
             }
             if self.folder.try_lock()? {
@@ -144,12 +146,16 @@ impl Candidate {
     async fn serve(&self, taken: &mut TakenOver) -> Result<()> {
         self.engine.release();
         let mut phase = self.engine.phase();
-        let serving = timeout(SERVES, phase.wait_for(|it| *it == Phase::Serving)).await;
-        ensure!(
-            serving.is_ok_and(|it| it.is_ok()),
-            "this process does not serve all of it within {SERVES:?}"
-        );
-        let _ = timeout(FOLLOWS, self.follow_announcer()).await;
+        let prepared = async {
+            let serving = timeout(SERVES, phase.wait_for(|it| *it == Phase::Serving)).await;
+            ensure!(
+                serving.is_ok_and(|it| it.is_ok()),
+                "this process does not serve all of it within {SERVES:?}"
+            );
+            let _ = timeout(FOLLOWS, self.follow_announcer()).await;
+            Ok(())
+        };
+        unless_left(prepared, self.leaves.clone()).await?;
         let proxy = &self.host.proxy;
         tokio::task::block_in_place(|| {
             proxy.confirm(taken)?;
@@ -172,6 +178,19 @@ impl Candidate {
     }
 }
 
+/// Both processes would be gone: the one before retires for one that is asked to stop.
+async fn unless_left(
+    prepared: impl Future<Output = Result<()>>,
+    mut leaves: watch::Receiver<bool>,
+) -> Result<()> {
+    tokio::select! {
+        biased;
+        // An error: it cannot be asked any more.
+        Ok(_) = leaves.wait_for(|it| *it) => bail!("this process was asked to stop before it had taken over"),
+        prepared = prepared => prepared,
+    }
+}
+
 fn longer(pause: Duration) -> Duration {
     pause.saturating_mul(2).min(LONGEST_PAUSE)
 }
@@ -179,6 +198,18 @@ fn longer(pause: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn one_that_is_asked_to_stop_takes_nothing_over_however_far_it_is() {
+        let leaves = watch::Sender::new(false);
+        assert!(unless_left(async { Ok(()) }, leaves.subscribe()).await.is_ok());
+        let failed = unless_left(async { bail!("not all of it") }, leaves.subscribe()).await;
+        assert_eq!(failed.expect_err("it fails").to_string(), "not all of it");
+        let is_preparing = unless_left(std::future::pending(), leaves.subscribe());
+        let (left, ()) = tokio::join!(is_preparing, async { leaves.send_modify(|it| *it = true) });
+        assert!(left.expect_err("it is asked to stop").to_string().contains("asked to stop"));
+        assert!(unless_left(async { Ok(()) }, leaves.subscribe()).await.is_err(), "it was asked before");
+    }
 
     #[test]
     fn one_that_is_refused_asks_less_and_less_often() {
