@@ -6,6 +6,7 @@
 mod backends;
 mod filters;
 mod frontends;
+mod respelled;
 mod routes;
 mod settings;
 mod slots;
@@ -24,6 +25,7 @@ use seaway_model::{
     Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, config::ReservedPorts, load_balancer::Trust,
 };
 
+use self::backends::Before;
 use crate::{
     document::{Answer, Backend, Document, Global, Origins, Settings},
     version::Version,
@@ -66,8 +68,14 @@ pub fn document(wanted: Wanted<'_>) -> (Document, Vec<(Owner, Problem)>) {
         pages: BTreeMap::new(),
         origins: Origins::default(),
     };
-    let mut work =
-        Work { wanted, document, problems: Vec::new(), taken: BTreeSet::new(), names: BTreeMap::new() };
+    let mut work = Work {
+        wanted,
+        document,
+        problems: Vec::new(),
+        taken: BTreeSet::new(),
+        names: BTreeMap::new(),
+        before: wanted.before.map(Before::of).unwrap_or_default(),
+    };
     for (owner, load_balancer) in wanted.load_balancers {
         work.load_balancer(owner, load_balancer);
     }
@@ -97,6 +105,7 @@ struct Work<'a> {
     taken: BTreeSet<SocketAddr>,
     /// Backends by what they serve.
     names: BTreeMap<String, Label>,
+    before: Before<'a>,
 }
 
 /// The backend that answers 503 for what must not be served otherwise.

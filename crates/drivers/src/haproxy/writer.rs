@@ -418,11 +418,15 @@ impl Work {
             let load_balancer = Some(load_balancer.clone());
             served.insert(owner.clone(), Served { load_balancer, at, ..Served::default() });
         }
+        let mut concerned = None;
         // Those of listeners that others have at the front door are told by who asked for the door.
         for (owner, problem) in problems {
-            let of = all.iter().find(|(it, balancer)| **it == owner || concerns(balancer, &owner));
-            if let Some(served) = of.and_then(|(it, _)| served.get_mut(it)) {
-                served.problems.push((owner, problem));
+            let of = match served.contains_key(&owner) {
+                true => Some(&owner),
+                false => concerned.get_or_insert_with(|| self::concerned(all)).get(&owner).copied(),
+            };
+            if let Some(served) = of.and_then(|it| served.get_mut(it)) {
+                served.problems.push((owner.clone(), problem));
             }
         }
         let mut before = self.served.write().unwrap_or_else(PoisonError::into_inner);
@@ -485,8 +489,12 @@ fn at(load_balancer: &LoadBalancer, binds: &BTreeSet<SocketAddr>) -> Vec<Serving
     served.map(|(ip, id)| Serving { ip, protocol: id.l4, port: id.port }).collect()
 }
 
-/// Whether a listener or a pool of it is this owner's, as at the front door.
-fn concerns(load_balancer: &LoadBalancer, owner: &Owner) -> bool {
-    load_balancer.listeners.values().any(|it| it.owner == *owner)
-        || load_balancer.pools.values().any(|it| it.owner == *owner)
+/// The first whose listener or pool is an owner's, as at the front door.
+fn concerned(all: &Parts) -> BTreeMap<&Owner, &Owner> {
+    let mut concerned = BTreeMap::new();
+    for (of, it) in all.iter().rev() {
+        concerned.extend(it.listeners.values().map(|it| (&it.owner, of)));
+        concerned.extend(it.pools.values().map(|it| (&it.owner, of)));
+    }
+    concerned
 }

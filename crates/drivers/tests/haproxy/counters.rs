@@ -95,7 +95,7 @@ async fn a_dead_haproxy_serves_nothing_until_it_can_be_started_again() {
     let wanted = desired(load_balancer(&owner, ip, &[a], &[member("here\n")]));
     settle(&host, &owner, &wanted).await.expect("it is served");
     let unit = unit(&owner);
-    assert_eq!(host.units(), [unit.clone()]);
+    assert_eq!(host.units(), std::slice::from_ref(&unit));
     let mut news = host.changed();
     for is_dead in [true, false] {
         if is_dead {
@@ -112,7 +112,7 @@ async fn a_dead_haproxy_serves_nothing_until_it_can_be_started_again() {
             (is_dead, usize::from(is_dead)),
             "{told:?}"
         );
-        assert_eq!(host.units(), [unit.clone()]);
+        assert_eq!(host.units(), std::slice::from_ref(&unit));
     }
     assert_eq!(ask((ip, a).into()).as_deref(), Some("here"));
     host.stop(PATIENCE).await;

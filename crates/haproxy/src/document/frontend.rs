@@ -78,6 +78,8 @@ pub struct HttpRouting {
     pub prefix: Label,
     /// `.example`.
     pub suffix: Label,
+    /// A path is guarded: paths that members may take for it are refused.
+    pub respelled: Option<Respelled>,
     /// Where the maps' value is no backend, but a choice by what else the request is.
     pub choices: Vec<Choice>,
     /// Whose `X-Forwarded-…` goes on.
@@ -89,6 +91,15 @@ pub struct HttpRouting {
     pub hsts: Option<u32>,
     /// Of [`super::Document::pages`], by status.
     pub pages: Vec<(u16, Label)>,
+}
+
+/// What guarded paths have beside letters, digits and `-._~`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Respelled {
+    /// Signs that stand there themselves: escapes of them are refused.
+    pub escaped: BTreeSet<u8>,
+    /// There are escapes: those in small letters are refused.
+    pub uppercase: bool,
 }
 
 /// The first of its alternatives whose conditions hold; if none does, there is no route.

@@ -1,6 +1,6 @@
 //! Backends: one for each pool, and one for each way in which rules send requests to it.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use seaway_model::{
     LoadBalancer, Pool, PoolId,
@@ -9,7 +9,7 @@ use seaway_model::{
 
 use super::{Work, about, frontends::Here, readable, settings::Timed, slots};
 use crate::{
-    document::{Answer, Backend, HttpRule, Settings, Slot, SlotMember, SlotState},
+    document::{Answer, Backend, Document, HttpRule, Settings, Slot, SlotMember, SlotState},
     words::{Label, digest},
 };
 
@@ -85,20 +85,33 @@ impl Work<'_> {
 
     /// As it was; or a spare one; or its own.
     fn name(&mut self, serves: &str, settings: &Settings) -> Label {
-        let before = self.wanted.before.into_iter().flat_map(|it| &it.backends);
-        let kept = before.clone().find(|(_, it)| *it.serves == *serves).map(|(name, _)| name.clone());
         let spare = || {
-            let fits = |(name, it): &(&Label, &Backend)| {
-                it.is_spare() && it.settings == *settings && !self.document.backends.contains_key(*name)
+            let fits = |(name, it): &&(&Label, &Backend)| {
+                it.settings == *settings && !self.document.backends.contains_key(*name)
             };
-            before.clone().find(fits).map(|(name, _)| name.clone())
+            self.before.spares.iter().find(fits).map(|(name, _)| *name)
         };
-        kept.or_else(spare).unwrap_or_else(|| readable(serves))
+        let kept = self.before.by_what.get(serves).copied().or_else(spare);
+        kept.cloned().unwrap_or_else(|| readable(serves))
     }
 
     fn slots(&self, pool: &Pool, name: &Label) -> Vec<Slot> {
         let before = self.wanted.before.and_then(|it| it.backends.get(name));
         members_in_slots(pool, before.map_or(&[], |it| &it.slots))
+    }
+}
+
+/// Backends of before, as each of now looks for its own.
+#[derive(Default)]
+pub(super) struct Before<'a> {
+    by_what: HashMap<&'a str, &'a Label>,
+    spares: Vec<(&'a Label, &'a Backend)>,
+}
+
+impl<'a> Before<'a> {
+    pub(super) fn of(document: &'a Document) -> Before<'a> {
+        let (spares, others): (Vec<_>, Vec<_>) = document.backends.iter().partition(|(_, it)| it.is_spare());
+        Before { by_what: others.into_iter().map(|(name, it)| (&*it.serves, name)).collect(), spares }
     }
 }
 

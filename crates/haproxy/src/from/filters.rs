@@ -9,7 +9,6 @@ use super::{
     Work,
     backends::Extra,
     frontends::{Here, LONGEST_PAGE},
-    routes::is_guarded,
 };
 use crate::{
     document::{Answer, HttpRule, Scheme, Way},
@@ -87,7 +86,7 @@ impl Work<'_> {
             self.unsupported(owner, "source-ranges", what);
             return None;
         }
-        debug_assert!(by_address || !is_guarded(rule));
+        debug_assert!(by_address || !rule.is_restricted());
         let mut extra = Extra::default();
         if !rule.sources.is_empty() {
             extra.rules.push(HttpRule::AllowFrom(rule.sources.clone()));

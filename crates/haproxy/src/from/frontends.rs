@@ -196,6 +196,7 @@ impl Work<'_> {
             exact: self.map(here, "exact", Find::Exact, routes.exact),
             prefix: self.map(here, "prefix", Find::Prefix, routes.prefix),
             suffix: self.map(here, "suffix", Find::Suffix, routes.suffix),
+            respelled: super::respelled::respelled(listener),
             choices: routes.choices,
             trusted: http.trusted.clone(),
             request_id: http.request_id,

@@ -15,7 +15,11 @@ use seaway_model::{
     load_balancer::{HostPattern, Match, PathMatch, Rule, TextMatch},
 };
 
-use super::{Work, frontends::Here};
+use super::{
+    Work,
+    frontends::Here,
+    respelled::{canonical, is_guarded},
+};
 use crate::{
     document::{Alternative, Choice, Condition},
     words::{Key, Label, Text, digest},
@@ -109,7 +113,11 @@ impl Work<'_> {
             hosts.push(Scope::Any);
         }
         for wanted in if rule.matches.is_empty() { EVERYTHING } else { &rule.matches } {
-            let place = match &wanted.path {
+            let path = match &wanted.path {
+                Some(path) if is_guarded(rule) => Some(canonical(path)),
+                path => path.clone(),
+            };
+            let place = match &path {
                 None => Some(Place::Prefix(String::new())),
                 Some(PathMatch::Exact(path)) => key_of(path).map(Place::Exact),
                 Some(PathMatch::Prefix(path)) => {
@@ -138,7 +146,7 @@ impl Work<'_> {
                 }
             }
             let to = match whole {
-                true => self.targets(here, rule, wanted.path.as_ref()),
+                true => self.targets(here, rule, path.as_ref()),
                 false => vec![(self.unavailable(), 1)],
             };
             let candidate = Candidate {
@@ -165,7 +173,9 @@ impl Work<'_> {
 
     fn unmatched(&mut self, rule: &Rule, what: &str) {
         let then = match is_guarded(rule) {
-            true => "the rule restricts who is served, so all it could be about is answered by 503",
+            true => {
+                "the rule restricts who is served, or is closed, so all that it could be about is answered by 503"
+            }
             false => "the rule is left out, and the next that fits is followed",
         };
         self.unsupported(
@@ -174,16 +184,6 @@ impl Work<'_> {
             format!("{what} are not matched by HAProxy as we write it: {then}"),
         );
     }
-}
-
-/// It says who is served, and how often.
-pub(super) fn is_guarded(rule: &Rule) -> bool {
-    !(rule.sources.is_empty()
-        && rule.denied.is_empty()
-        && rule.rates.is_empty()
-        && rule.auth.is_empty()
-        && rule.asks.is_empty())
-        || rule.tls.as_ref().is_some_and(|tls| tls.clients.is_some() || tls.profile.is_some())
 }
 
 /// With any host before it, it is still a key.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{Page, milliseconds, quoted, ranges, tls_terms};
 use crate::{
-    document::{Alternative, Choice, Condition, Document, Frontend, HttpRouting, Place, Routing},
+    document::{Alternative, Choice, Condition, Document, Frontend, HttpRouting, Place, Respelled, Routing},
     words::Label,
 };
 
@@ -82,6 +82,21 @@ pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, p
 /// backslash.
 const DOTS: &str = r"(^|/|\\|%2f|%5c)([.]|%2e){1,2}(;|/|\\|%2f|%5c|$)";
 
+/// What members may take for another path, where that one is guarded: an empty segment, parameters, a backslash, characters that
+/// need an escape, and escapes of what needs none, of control characters and slashes, or of nothing.
+const RESPELLED: &str = "//|;|\\\\|[^!-~]|[#\"<>^`{|}]|%([01]|2[def]|3[0-9b]|4[1-9a-f]|5[0-9acf]|6[1-9a-f]|7[0-9aef]|c[01]|\
+     [^0-9a-f]|.[^0-9a-f]|.?$)";
+
+fn respelled(Respelled { escaped, uppercase }: &Respelled, page: &mut Page) {
+    let escaped: String = escaped.iter().map(|byte| format!("|%{byte:02x}")).collect();
+    page.line(format_args!(
+        "http-request deny deny_status 400 if {{ path -m reg -i '{RESPELLED}{escaped}' }}"
+    ));
+    if *uppercase {
+        page.line("http-request deny deny_status 400 if { path -m reg '%(.?)[a-f]' }");
+    }
+}
+
 fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Page) {
     let folder = &document.global.folder;
     let scheme = if is_tls { "https" } else { "http" };
@@ -98,6 +113,9 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Pag
     page.line("http-request deny deny_status 400 if { req.hdr(host) -m sub / }");
     // The maps take a path as it comes, and members resolve it: `/public/../inside` would get past the rules of `/inside`.
     page.line(format_args!("http-request deny deny_status 400 if {{ path -m reg -i '{DOTS}' }}"));
+    if let Some(it) = &routing.respelled {
+        respelled(it, page);
+    }
     // HTTP/2 in a tunnel: requests in it would follow nobody's rules.
     page.line("http-request del-header Upgrade if { req.hdr(upgrade) -m sub -i h2c }");
     page.line("http-request del-header HTTP2-Settings");

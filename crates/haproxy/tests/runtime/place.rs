@@ -202,6 +202,7 @@ fn frontend(at: SocketAddr, tls: Option<BindTls>) -> Frontend {
             exact: label("exact.map"),
             prefix: label("prefix.map"),
             suffix: label("suffix.map"),
+            respelled: None,
             choices: Vec::new(),
             trusted: Vec::new(),
             request_id: false,

@@ -9,14 +9,14 @@ use std::{
 
 use seaway_model::{
     Listener,
-    load_balancer::{Compression, Filter, Match, Protocol, Rule},
+    load_balancer::{Action, Compression, Filter, Match, PathMatch, Protocol, Rule},
 };
 
 use crate::{
     PORTS, address,
     haproxy::{self, Running},
     peers::{ask, member},
-    scene::{All, at, http, load_balancer, many, owner, pool, prefix, printed, ranges, to},
+    scene::{All, at, exact, http, load_balancer, many, owner, pool, prefix, printed, ranges, to},
 };
 
 /// As long as each of them may be, and the largest numbers.
@@ -153,4 +153,93 @@ fn no_body_without_a_length_gets_past_the_limit_whatever_the_method_and_none_is_
         assert_eq!(ask(at, &format!("{head}\r\n")).status, status, "{head}");
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "a body was waited for where none comes");
+}
+
+/// A frontend whose rules are these, on a HAProxy that runs.
+fn running(program: &str, network: u8, rules: Vec<Rule>) -> (Running, SocketAddr, tempfile::TempDir) {
+    let ip = address(network);
+    let it = load_balancer(ip, vec![http("web", PORTS[0], rules)], vec![pool("web", &[member("web", ip)])]);
+    let folder = haproxy::folder();
+    let all: All = [(owner("web"), Arc::new(it))].into();
+    let (document, _) = printed(&all, folder.path().to_str().expect("a path"), None);
+    let at = SocketAddr::new(ip, PORTS[0]);
+    (Running::start(program, &haproxy::write(&document, folder.path()), at), at, folder)
+}
+
+fn status(at: SocketAddr, path: &str) -> String {
+    ask(at, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).status
+}
+
+#[test]
+fn no_other_spelling_of_a_guarded_path_reaches_the_open_rule() {
+    let Some(program) = haproxy::program() else { return };
+    let inside = || Rule { sources: vec!["192.0.2.0/24".parse().expect("a range")], ..to("web") };
+    let rules = vec![
+        to("web"),
+        at(inside(), &[], prefix("/admin")),
+        at(inside(), &[], prefix("/caf%c3%a9")),
+        at(inside(), &[], prefix("/a@b")),
+        at(inside(), &[], prefix("/%6f//pen")),
+    ];
+    let (_haproxy, at, _folder) = running(program, 76, rules);
+    for path in [
+        "//admin",
+        "/%61dmin",
+        "/%61Dmin",
+        "/admi%6E",
+        "/admin;x",
+        "/admin%2fx",
+        "/admin%2Fx",
+        "/;x%2fy/admin",
+        "/;%00/admin",
+        "/x;/../admin",
+        "/%2fadmin",
+        "/admin%5cx",
+        "/admin\\x",
+        "/admin%00",
+        "/admin%3bx",
+        "/%u0061dmin",
+        "/admin%",
+        "/admin%2",
+        "/%c0%afadmin",
+        "/caf%c3%a9",
+        "/caf%C3%a9",
+        "/a%40b",
+        "http://a//admin",
+        "/x//",
+        "/%6f/pen",
+        "/a{b",
+        "/%0aadmin",
+    ] {
+        assert_eq!(status(at, path), "400", "{path}");
+    }
+    for path in ["/admin", "/admin/x", "/caf%C3%A9", "/a@b", "/o/pen"] {
+        assert_eq!(status(at, path), "403", "{path}");
+    }
+    for path in ["/", "/x%20y", "/x?a=//admin;%61", "/%E2%82%AC", "/a-b_c.d~e", "/x%25y", "/x%3Ay"] {
+        assert_eq!(status(at, path), "200", "{path}");
+    }
+}
+
+#[test]
+fn where_no_path_is_guarded_each_spelling_is_served() {
+    let Some(program) = haproxy::program() else { return };
+    let nothing = || Rule { action: Action::Respond { code: 404, body: "".into() }, ..to("web") };
+    let (_haproxy, at, _folder) = running(program, 77, vec![at(nothing(), &[exact("b")], None), to("web")]);
+    for path in ["//admin", "/%61dmin", "/admin;x", "/admin%2fx"] {
+        assert_eq!(status(at, path), "200", "{path}");
+    }
+}
+
+/// What a route's author misspelt answers 500, whatever HAProxy can say of its match.
+#[test]
+fn a_closed_rule_that_cannot_be_said_closes_its_host() {
+    let Some(program) = haproxy::program() else { return };
+    let broken = || Rule { action: Action::Respond { code: 500, body: "".into() }, ..to("web") };
+    let rules = vec![
+        at(to("web"), &[exact("a")], None),
+        at(broken(), &[exact("a")], Some(PathMatch::Regex("/admin(/.*)?".into()))),
+    ];
+    let (_haproxy, at, _folder) = running(program, 78, rules);
+    assert_eq!(status(at, "/admin/x"), "503");
 }
