@@ -11,6 +11,7 @@ mod alerts;
 mod files;
 mod keeper;
 mod launch;
+mod rights;
 
 use std::{
     collections::BTreeMap,

@@ -19,7 +19,7 @@ use super::{
     ProcessError,
     alerts::Alerts,
     files::{self, Files},
-    keeper,
+    keeper, rights,
 };
 use crate::{
     document::{Document, NO_STATE},
@@ -155,7 +155,7 @@ pub(super) async fn start(paths: &Paths) -> Result<Started, ProcessError> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     // Ctrl-C at a terminal reaches the whole group. This one is told to stop by us, once its connections are gone.
     command.process_group(0);
-    let mut child = command.spawn().map_err(failed)?;
+    let mut child = rights::spawn(command).map_err(failed)?;
     let alerts = Alerts::default();
     if let Some(from) = child.stderr.take() {
         // It ends with HAProxy.
