@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use seaway_model::{
-    LoadBalancer, Pool, PoolId,
+    Listener, LoadBalancer, Pool, PoolId,
     load_balancer::{Action, Member, MemberState, Protocol, Rule},
 };
 
@@ -35,7 +35,7 @@ impl Work<'_> {
             serves.push_str(&digest(&format!("{:?}{:?}", extra.rules, extra.retries)));
         }
         // TCP and HTTP of one pool are two backends.
-        if here.listener.protocol == Protocol::Opaque && pool_is_http(here, id) {
+        if here.listener.protocol == Protocol::Opaque && here.leading.0.contains_key(&(Protocol::Http, id)) {
             serves.push_str("/tcp");
         }
         if let Some(name) = self.names.get(&serves) {
@@ -171,23 +171,28 @@ fn slot_member(pool: &Pool, member: &Member, largest: u32) -> SlotMember {
     }
 }
 
-/// A listener that speaks HTTP leads there.
-fn pool_is_http(here: &Here<'_>, id: &PoolId) -> bool {
-    let mut listeners = here.load_balancer.listeners.values();
-    listeners.any(|it| it.protocol == Protocol::Http && it.rules.iter().any(|rule| leads_to(rule, id)))
-}
+/// The first listener of each protocol that leads to a pool.
+pub(super) struct Leading<'l>(HashMap<(Protocol, &'l PoolId), &'l Listener>);
 
-fn leads_to(rule: &Rule, id: &PoolId) -> bool {
-    matches!(&rule.action, Action::Forward(pools) if pools.iter().any(|(it, _)| it == id))
+impl<'l> Leading<'l> {
+    pub(super) fn of(load_balancer: &'l LoadBalancer) -> Leading<'l> {
+        let mut leading = HashMap::new();
+        for listener in load_balancer.listeners.values() {
+            for rule in &listener.rules {
+                let Action::Forward(pools) = &rule.action else { continue };
+                for (pool, _) in pools {
+                    leading.entry((listener.protocol, pool)).or_insert(&**listener);
+                }
+            }
+        }
+        Leading(leading)
+    }
 }
 
 /// What the first listener that leads there says, or this one: a backend has its own timeouts.
 fn timed(here: &Here<'_>, id: &PoolId) -> Timed {
     let protocol = here.listener.protocol;
-    let mut listeners = here.load_balancer.listeners.values();
-    let first =
-        listeners.find(|it| it.protocol == protocol && it.rules.iter().any(|rule| leads_to(rule, id)));
-    let listener = first.map_or(here.listener, |it| it);
+    let listener = here.leading.0.get(&(protocol, id)).copied().unwrap_or(here.listener);
     Timed {
         is_http: protocol == Protocol::Http,
         timeouts: listener.timeouts,

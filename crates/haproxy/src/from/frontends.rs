@@ -11,7 +11,7 @@ use seaway_model::{
     load_balancer::{Action, Bind, Protocol, Trace},
 };
 
-use super::{Work, about, called, readable};
+use super::{Work, about, backends::Leading, called, readable};
 use crate::{
     document::{ClientTimeouts, Find, Frontend, HttpRouting, Map, Routing},
     words::{Key, Label, Text},
@@ -24,6 +24,7 @@ pub(super) struct Here<'l> {
     /// What names of its backends begin with.
     pub(super) called: String,
     pub(super) listener: &'l Listener,
+    pub(super) leading: &'l Leading<'l>,
     /// The listener's frontend.
     pub(super) name: Label,
 }
@@ -31,9 +32,11 @@ pub(super) struct Here<'l> {
 impl Work<'_> {
     pub(super) fn load_balancer(&mut self, owner: &Owner, load_balancer: &LoadBalancer) {
         let called = called(owner);
+        let leading = Leading::of(load_balancer);
         for listener in load_balancer.listeners.values() {
             let name = readable(&format!("{called}/{}", listener.port));
-            self.listener(Here { owner, load_balancer, called: called.clone(), listener, name });
+            let called = called.clone();
+            self.listener(Here { owner, load_balancer, called, listener, leading: &leading, name });
         }
     }
 
