@@ -37,6 +37,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 /// Of what it prints.
 const MOST_OUTPUT: u64 = 1 << 20;
+/// Under the shipped units of systemd.
+const NO_JIT: &str = "HAProxy may not make memory executable, which its regular expressions need: set MemoryDenyWriteExecute=no in \
+                      Seaway's unit of systemd (docs/haproxy.md)";
 /// What HAProxy exits with where it is content with a file is 0.
 const CHECKED: &str = "check";
 
@@ -79,9 +82,13 @@ async fn check_in(paths: &Paths, document: &Document, folder: &Path) -> Result<(
     let (is_content, output) = run(&paths.program, &arguments, paths.patience).await?;
     match is_content {
         true => Ok(()),
-        false => Err(ProcessError::Invalid {
-            alerts: observed::alerts(&output, &format!("{}/", folder.display())),
-        }),
+        false => {
+            let mut alerts = observed::alerts(&output, &format!("{}/", folder.display()));
+            if alerts.iter().any(|it| it.contains("jit compilation failed")) {
+                alerts.push(NO_JIT.to_owned());
+            }
+            Err(ProcessError::Invalid { alerts })
+        }
     }
 }
 
