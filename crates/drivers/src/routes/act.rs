@@ -81,7 +81,7 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         problems.extend(self.write_ports(cloud, &writes, &mut listed, began).await?);
         let after = remaining(&writes, listed.view());
         version = self.record(&version, &writes.record, &after).await?;
-        debug!(version, "the record is as what is there");
+        debug!(version, "the record names the routes and pairs that the cloud has");
         problems.extend(self.conditions(&candidates, &listed, rules).await?);
         Ok(problems)
     }
