@@ -155,7 +155,7 @@ impl<'a> Field<'a> {
         self.present()
     }
 
-    fn present(&self) -> Option<&'a Node> {
+    pub(crate) fn present(&self) -> Option<&'a Node> {
         self.node.filter(|node| node.value != Value::Null)
     }
 

@@ -6,7 +6,8 @@ use seaway_model::{Config, Kind, Name, load_balancer::TlsProfile, name::ObjectRe
 
 use crate::{
     annotations::{
-        BASIC_AUTH, FORWARD_AUTHORIZATION, INTERNAL, REALM, SOURCE_RANGES, TLS_PROFILE, Wishes, nobody, rows,
+        BASIC_AUTH, FORWARD_AUTHORIZATION, FRONT_DOOR, HOST, INTERNAL, PATH, REALM, SOURCE_RANGES,
+        TLS_PROFILE, Wishes, nobody, rows,
     },
     certificates::{passwords, pem, x509},
     http, quantity,
@@ -62,6 +63,8 @@ pub fn wish(bytes: &[u8]) {
             // Who says how a password is asked for means to ask.
             refused.close_for(BASIC_AUTH);
         }
+        // It has no place at the front door rather than another one than was meant.
+        refused.http.place_unclear = [FRONT_DOOR, HOST, PATH].contains(&name);
         // Nothing listens without what protects.
         refused.close_for(name);
         assert!(problems.is_empty() || wishes == refused, "{name}: {text:?} was refused and heeded");

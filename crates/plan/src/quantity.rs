@@ -266,7 +266,7 @@ mod tests {
             Ok(vec!["billing".to_owned(), "team=shop".to_owned()])
         );
         for (text, why) in [
-            (" , ", "names no tag"),
+            (" , ", "no tag is named"),
             ("a,seaway.dev/key=x", "seaway.dev/"),
             ("kube_service_a_b_c", "kube_service_"),
             (&*"x".repeat(241), "241 bytes"),

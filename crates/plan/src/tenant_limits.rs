@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "metadata.annotations[seaway.dev/max-connections]: the configuration limits a Service to 10, and it asks for no limit",
+                "metadata.annotations[seaway.dev/max-connections]: the configuration limits a Service to 10, and this Service asks for no limit",
                 "metadata.annotations[seaway.dev/health-check-interval]: members are checked every 500ms, not every 1ms",
             ]
         );

@@ -96,7 +96,8 @@ fn before_the_front_door(world: &World, key: &ServiceKey, service: &Service) -> 
     let written = &service.meta.annotations;
     let is_asked_for = [HOST, PATH].iter().any(|it| written.contains_key(*it))
         || written.get(FRONT_DOOR).is_some_and(|it| **it == *"true");
-    if !door.addresses.is_empty() || !is_asked_for || world.pools_at_door(key).is_empty() {
+    let is_at_all = door.addresses.iter().all(|it| it.is_unspecified());
+    if !is_at_all || !is_asked_for || world.pools_at_door(key).is_empty() {
         return None;
     }
     let overview = world.overview();

@@ -144,7 +144,7 @@ spec: {addresses: [192.0.2.0/24]}
         let (text, json) = (printed.text(), printed.json());
         for part in [
             "frontend default.shop.443\n",
-            ":443 ssl crt-list /run/seaway/haproxy/crt-lists/default.shop.443.crt-list ",
+            ":443 transparent ssl crt-list /run/seaway/haproxy/crt-lists/default.shop.443.crt-list ",
             "    server s1 10.0.0.1:8443 weight 1\n",
             "#### /run/seaway/haproxy/certificates/default.shop-tls.pem\n# A certificate and its key",
         ] {

@@ -158,7 +158,11 @@ fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
         "the file was written by another version of seaway (format 7; this version reads format 1)"
     );
     let foreign = good.replacen(HOST, "edge-2", 1);
-    assert_eq!(with(&foreign), "the file is a snapshot of host edge-2 with the API server https://10.0.0.1");
+    assert_eq!(
+        with(&foreign),
+        "the file is a snapshot of host edge-2 with the API server https://10.0.0.1, or of another cluster with the same URL and \
+         another certificate authority"
+    );
     fs::write(snapshot.path(), &good).expect("is written");
     fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o620)).expect("is ours");
     assert_eq!(

@@ -193,8 +193,10 @@ fn unread(faults: impl IntoIterator<Item = Fault>) -> impl Iterator<Item = Unsup
 
 /// Fields that a newer definition has here.
 fn unknown(above: &[&str], item: &Field<'_>) -> Vec<Fault> {
-    let unknown =
-        item.node().map(|node| known_fields::unknown_fields_at(Kind::HTTPRoute, above, node, &item.path()));
+    // The reader of the rule has said what it is: this only looks.
+    let unknown = item
+        .present()
+        .map(|node| known_fields::unknown_fields_at(Kind::HTTPRoute, above, node, &item.path()));
     let told = |fault: Fault| {
         let message = fault.message.replace(", which is ignored", "");
         Fault { message, ..fault }

@@ -15,6 +15,11 @@ impl Certificates {
         self.room.set(most, configured);
     }
 
+    /// It is there, whatever is in it.
+    pub(crate) fn is_there(&self, object: &ObjectRef) -> bool {
+        self.known.contains_key(object)
+    }
+
     /// Its namespace has as many bytes as it may have: it is asked for again when there is room. One that no watch brings is
     /// asked for every minute all the same, and is not held.
     pub(crate) fn leaves_out(&self, object: &ObjectRef) -> bool {

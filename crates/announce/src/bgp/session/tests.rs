@@ -330,7 +330,7 @@ fn what_is_wrong_with_a_peer_is_one_clear_line() {
     let line = ends(wrong.clone(), config());
     assert_eq!(line, "AS mismatch: the peer is AS 65009, and 65001 is configured");
     let line = ends(wrong, Config { remote_as: RemoteAs::Internal, ..config() });
-    assert_eq!(line, "AS mismatch: the peer is AS 65009, and ours, 4200000001, is configured");
+    assert_eq!(line, "AS mismatch: the peer is AS 65009, and our own, 4200000001, is configured");
     let own = Open { number: 4_200_000_001, ..their_open() };
     let line = ends(own, Config { remote_as: RemoteAs::External, ..config() });
     assert_eq!(line, "AS mismatch: the peer is AS 4200000001, and an AS other than ours is configured");

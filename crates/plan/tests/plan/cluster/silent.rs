@@ -48,7 +48,8 @@ fn what_a_silent_host_may_hold_is_nobody_s_before_it_answers_or_is_gone() {
         let object = ObjectRef::new(Kind::LoadBalancerHost, "", "b");
         let told = world.problems().into_iter().find(|it| it.object == object).expect("it is told");
         assert!(
-            told.message.contains("1 addresses") && told.fix.contains("kubectl seaway host forget b"),
+            told.message.contains("1 released addresses")
+                && told.fix.contains("kubectl seaway host forget b"),
             "{told}"
         );
         world.apply(end);
