@@ -47,7 +47,7 @@ pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certif
     let read = certificates.users(&secret);
     if read.is_none_or(|it| it.users.0.is_empty()) {
         let what = match certificates.is_there(&secret) {
-            false => format!("there is no {secret}: all requests get 503"),
+            false => format!("there is no {secret} with a key {USERS}: all requests get 503"),
             true => format!(
                 "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
             ),

@@ -234,7 +234,7 @@ fn explain_asks_the_process_that_serves_the_folder_how_members_stand() {
     let text = explain();
     assert!(text.contains(&format!("  {at}  listed as ready\n")), "{text}");
     assert!(
-        text.contains("can be asked: the last process that served this folder does not answer"),
+        text.contains("folder answers: the last process that served this folder does not answer"),
         "{text}"
     );
 }

@@ -314,6 +314,8 @@ fn clients_outside_of_the_source_ranges_of_a_service_get_403_at_its_paths_alone(
         .write(
             "some.yaml",
             &Service::web("some")
+                // At its name, though a route that protects leads to it.
+                .with("front-door", "true")
                 .with("source-ranges", "192.0.2.0/24")
                 .with("denied-source-ranges", "192.0.2.7")
                 .to(some.at)

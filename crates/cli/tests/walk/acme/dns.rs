@@ -268,7 +268,7 @@ fn what_the_name_server_refuses_is_told_and_costs_the_authority_little() {
         ),
         ("*.shop.example", sha512, "does not know the key seaway with hmac-sha512".to_owned(), 1),
         ("*.shop.example", key("seaway", &other), "(BADSIG)".to_owned(), 1),
-        ("*.cart.shop.example", bind.key(), "allow it to the key seaway (REFUSED)".to_owned(), 1),
+        ("*.cart.shop.example", bind.key(), "must allow this to the key seaway (REFUSED)".to_owned(), 1),
         ("*.alias.shop.example", bind.key(), "is an alias (CNAME)".to_owned(), 1),
         ("*.other.example", bind.key(), "(REFUSED)".to_owned(), 1),
     ] {

@@ -118,12 +118,12 @@ fn a_route_asks_for_the_users_of_all_services_that_it_leads_to_mirrors_included(
 #[test]
 fn without_users_that_can_be_verified_nobody_is_served_and_it_is_told() {
     for (secret, message) in [
-        (None, "there is no Secret default/users: all requests get 503"),
+        (None, "there is no Secret default/users with a key auth: all requests get 503"),
         (Some(users("")), "Secret default/users has no user in its key auth"),
         (Some(users("alice:plain")), "Secret default/users has no user in its key auth"),
         (
             Some(Secret { kind: "Opaque".into(), ..secret("users", &[("other", "x")]) }),
-            "Secret default/users has no user",
+            "there is no Secret default/users with a key auth",
         ),
     ] {
         let web = saying(service("web", &[80]), &[(USERS, "users")]);
