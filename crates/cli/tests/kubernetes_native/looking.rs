@@ -231,5 +231,5 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
         plugin.status(&viewer)["services"][0]["hosts"] == serde_json::json!(["a", "b"])
     });
     let unknown = plugin.try_run(&admin, "drain nobody");
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("it is not there"), "{unknown:?}");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("the object does not exist"), "{unknown:?}");
 }
