@@ -279,14 +279,11 @@ fn a_host_hands_over_to_its_next_pod_in_a_folder_of_the_machine() {
     let container = &pod["containers"][0];
     let seconds = |it: &Json| it.as_u64().unwrap();
     let (observed, ready) = (seconds(&hosts["minReadySeconds"]), &container["readinessProbe"]);
-    let live = &container["livenessProbe"];
-    assert!(
-        observed >= 3 * seconds(&live["periodSeconds"]) + 20,
-        "it fails three times, which is seen in time"
-    );
+    // With `maxSurge`, Kubernetes 1.36 was seen not to come back to the old pod after that time.
+    assert_eq!(observed, 0, "a rollout would stand still");
     // One that is no longer ready is deleted before the next pod is available, and the rollout goes to the next host.
     let shown = (seconds(&ready["failureThreshold"]) - 1) * seconds(&ready["periodSeconds"]);
-    assert!(shown >= observed + seconds(&ready["periodSeconds"]) + 10, "{shown}");
+    assert!(shown >= 60 + seconds(&ready["periodSeconds"]) + 10, "{shown}");
     let Command::Node(it) = Cli::parse_from(line(container)).command else { panic!("{container}") };
     assert_eq!((it.snapshot, it.member.config.is_some()), (None, true), "it is kept in that folder");
     let volume_of = |folder: &Path| {

@@ -19,7 +19,7 @@ use crate::{
 
 /// Each on a new connection.
 const RATE: u32 = 500;
-/// For what includes `minReadySeconds`, 60 s, or a drain, 30 s, on a machine that is busy.
+/// For what includes a drain, 30 s, on a machine that is busy.
 const LONG: Duration = A_TERM.saturating_mul(2);
 const FLOWS: usize = 50;
 
