@@ -150,7 +150,7 @@ fn an_as_mismatch_is_one_line_with_both_numbers_and_a_dynamic_one_is_told() {
     ours.until_it_says("tor", "AS mismatch: the peer is AS 65001, and 65009 is configured");
     wanted.remote_as = RemoteAs::Internal;
     ours.want(vec![wanted.clone()]);
-    ours.until_it_says("tor", "AS mismatch: the peer is AS 65001, and ours, 4200000001, is configured");
+    ours.until_it_says("tor", "AS mismatch: the peer is AS 65001, and our own, 4200000001, is configured");
     wanted.remote_as = RemoteAs::Number(THEIR_AS);
     wanted.local_as = 65077;
     ours.want(vec![wanted.clone()]);

@@ -37,7 +37,11 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
         project.fake.forget_requests();
         scene.lead(leader);
         for name in names {
-            let told = || scene.field(&format!("service/{name}"), PROBLEMS).contains("left as it is");
+            let told = || {
+                scene
+                    .field(&format!("service/{name}"), PROBLEMS)
+                    .contains("leaves that load balancer as it is")
+            };
             until("it is told", told);
         }
         // Audits begin with a lead: what they find is looked at before what comes next is served.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 const ROUTES: &str =
-    "{defaultDriver: none, admin: {listen: [\"127.0.0.1:0\"]}, nodes: {podCIDRs: {web-2: [10.5.2.0/24]}}}";
+    "{defaultDriver: none, admin: {listen: [\"127.0.0.1:0\"]}, nodes: {podCIDRs: {web-2: [172.20.2.0/24]}}}";
 
 fn router(project: &Project) -> Router {
     project.runtime.block_on(project.cloud.all::<Router>().list(Query::all())).expect("routers").remove(0)
@@ -63,20 +63,22 @@ fn pods_of_a_real_api_servers_nodes_are_reached_by_the_router_while_the_nodes_ar
 
     let mut wanted = Vec::new();
     let mut ports = Vec::new();
+    let mut servers = Vec::new();
     for (at, name) in ["web-1", "web-2"].into_iter().enumerate() {
         let server = boot(&project, name);
         let port = port_of(&project, &server);
-        let networks = "podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24]";
+        let networks = "podCIDR: 172.20.1.0/24, podCIDRs: [172.20.1.0/24]";
         let spec = format!("providerID: \"openstack:///{server}\", {}", if at == 0 { networks } else { "" });
         scene.cluster.apply(&node(name, spec.trim_end_matches([',', ' '])));
         let ip = port.fixed_ips.first().and_then(|it| it.ip_address).expect("it has an address");
         address(&scene, name, ip);
-        wanted.push(format!("{} {ip}", if at == 0 { "10.1.1.0/24" } else { "10.5.2.0/24" }));
+        wanted.push(format!("{} {ip}", if at == 0 { "172.20.1.0/24" } else { "172.20.2.0/24" }));
         ports.push(port.id);
+        servers.push(server);
     }
     scene.cluster.apply(&node(
         "elsewhere",
-        "providerID: \"aws:///eu/i-1\", podCIDR: 10.1.3.0/24, podCIDRs: [10.1.3.0/24]",
+        "providerID: \"aws:///eu/i-1\", podCIDR: 172.20.3.0/24, podCIDRs: [172.20.3.0/24]",
     ));
     // Nothing renews it here, and it must not end while this machine is slow.
     let ahead = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
@@ -104,10 +106,21 @@ fn pods_of_a_real_api_servers_nodes_are_reached_by_the_router_while_the_nodes_ar
     }
     assert_eq!(available(&scene, "elsewhere"), "");
     let recorded = scene.field("configmap/seaway-routes", "{.data.routes}");
-    assert!(recorded.contains("10.5.2.0/24") && recorded.contains("web-2"), "{recorded}");
+    assert!(recorded.contains("172.20.2.0/24") && recorded.contains("web-2"), "{recorded}");
 
-    // A Node that goes takes its route along, though its server runs on.
+    // While the server of a deleted Node is there, another cluster may use its route, as after a restored backup.
     scene.cluster.kubectl(&["delete", "node", "web-2"]);
+    until_within(PATIENCE, "its route is kept", || {
+        scene
+            .log("controller")
+            .contains(&format!("via {} of router", wanted[1].rsplit(' ').next().expect("a hop")))
+    });
+    assert_eq!(routes(&project), wanted);
+    project.runtime.block_on(project.cloud.all::<Server>().delete(&servers[1])).expect("it goes");
+    // The fake deletes it when it was looked at.
+    let found = || project.runtime.block_on(project.cloud.all::<Server>().find::<Server>(&servers[1]));
+    until_within(PATIENCE, "the server is gone", || found().expect("an answer").is_none());
+    scene.cluster.kubectl(&["annotate", "node", "web-1", "seen=1"]);
     until_within(PATIENCE, "its route goes", || routes(&project) == wanted[..1]);
     let recorded = scene.field("configmap/seaway-routes", "{.data.routes}");
     assert!(!recorded.contains("web-2") && recorded.contains("web-1"), "{recorded}");
