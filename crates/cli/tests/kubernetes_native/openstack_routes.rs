@@ -120,7 +120,8 @@ fn pods_of_a_real_api_servers_nodes_are_reached_by_the_router_while_the_nodes_ar
     // The fake deletes it when it was looked at.
     let found = || project.runtime.block_on(project.cloud.all::<Server>().find::<Server>(&servers[1]));
     until_within(PATIENCE, "the server is gone", || found().expect("an answer").is_none());
-    scene.cluster.kubectl(&["annotate", "node", "web-1", "seen=1"]);
+    // Another Node begins a pass at once.
+    scene.cluster.apply(&node("another", "providerID: \"aws:///eu/i-2\""));
     until_within(PATIENCE, "its route goes", || routes(&project) == wanted[..1]);
     let recorded = scene.field("configmap/seaway-routes", "{.data.routes}");
     assert!(!recorded.contains("web-2") && recorded.contains("web-1"), "{recorded}");

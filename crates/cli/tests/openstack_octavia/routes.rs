@@ -112,7 +112,10 @@ fn a_router_of_the_real_neutron_leads_to_pods_and_routes_of_others_stay() {
     });
     assert_eq!(routes(&stage), wanted);
     stage.land.runtime.block_on(stage.land.cloud.all::<Port>().delete(&ports[1])).expect("it goes");
-    stage.scene.cluster.kubectl(&["annotate", "--overwrite", "node", "web-1", "seen=2"]);
+    // Another Node begins a pass at once.
+    let another =
+        "apiVersion: v1\nkind: Node\nmetadata: {name: another}\nspec: {providerID: \"aws:///eu/i-1\"}\n";
+    stage.scene.cluster.apply(another);
     until("the route of the Node that is gone goes", || {
         routes(&stage) == [wanted[0].clone(), operator.clone()]
     });
