@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
 use grpc::Grpc;
-use places::{Places, newcomers};
+use places::{Slab, newcomers};
 use server::Server;
 use web::Web;
 
@@ -30,7 +30,7 @@ pub const GRPC_PORT: u16 = 9204;
 
 /// What the backend saw since it began. Whoever compares takes differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct BackendCounters {
     pub requests: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -42,12 +42,12 @@ pub struct Seen {
 pub struct Backend {
     listeners: Vec<OwnedFd>,
     datagrams: Vec<OwnedFd>,
-    connections: Places<Connection>,
+    connections: Slab<Connection>,
     buffer: Vec<u8>,
     batch: Datagrams,
     web: Server<Web>,
     grpc: Server<Grpc>,
-    pub seen: Seen,
+    pub seen: BackendCounters,
 }
 
 pub const FIRST_TOKEN: u64 = 1 << 32;
@@ -64,7 +64,7 @@ struct Connection {
     wants_write: bool,
 }
 
-enum Fate {
+enum AfterRequest {
     Stays,
     Ends,
     Breaks,
@@ -77,12 +77,12 @@ impl Backend {
         let backend = Self {
             listeners: tcp.into_iter().collect::<io::Result<_>>()?,
             datagrams: udp.into_iter().collect::<io::Result<_>>()?,
-            connections: Places::new(),
+            connections: Slab::new(),
             buffer: vec![0; 1 << 16],
             batch: Datagrams::new(),
             web: Server::start(epoll, WEB_PORT, WEB_TOKEN)?,
             grpc: Server::start(epoll, GRPC_PORT, GRPC_TOKEN)?,
-            seen: Seen::default(),
+            seen: BackendCounters::default(),
         };
         for (index, fd) in backend.listeners.iter().enumerate() {
             epoll.add(fd, FIRST_TOKEN + index as u64, READABLE)?;
@@ -132,14 +132,14 @@ impl Backend {
         let Some(connection) = self.connections.at(slot) else { return Ok(()) };
         let fate = connection.proceed(&mut self.buffer, &mut self.seen)?;
         let blocked = connection.answering.is_some();
-        if matches!(fate, Fate::Stays) {
+        if matches!(fate, AfterRequest::Stays) {
             if blocked != connection.wants_write {
                 connection.wants_write = blocked;
                 let flags = if blocked { WRITABLE } else { READABLE };
                 epoll.change(&connection.fd, CONNECTION_TOKEN + slot as u64, flags)?;
             }
         } else {
-            self.seen.errors += u64::from(matches!(fate, Fate::Breaks));
+            self.seen.errors += u64::from(matches!(fate, AfterRequest::Breaks));
             self.connections.end(slot);
         }
         Ok(())
@@ -179,16 +179,16 @@ impl Backend {
 }
 
 impl Connection {
-    fn proceed(&mut self, buffer: &mut [u8], seen: &mut Seen) -> io::Result<Fate> {
+    fn proceed(&mut self, buffer: &mut [u8], seen: &mut BackendCounters) -> io::Result<AfterRequest> {
         if self.answering.is_some() {
             return self.answer(seen);
         }
         let len = match sys::recv(&self.fd, buffer) {
             // A health check, or a client that is done.
-            Ok(0) => return Ok(if self.received == 0 { Fate::Ends } else { Fate::Breaks }),
+            Ok(0) => return Ok(if self.received == 0 { AfterRequest::Ends } else { AfterRequest::Breaks }),
             Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fate::Stays),
-            Err(_) => return Ok(if self.received == 0 { Fate::Ends } else { Fate::Breaks }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(AfterRequest::Stays),
+            Err(_) => return Ok(if self.received == 0 { AfterRequest::Ends } else { AfterRequest::Breaks }),
         };
         seen.bytes_in += len as u64;
         let chunk = &buffer[..len];
@@ -198,14 +198,14 @@ impl Connection {
         let body_at = self.received + missing;
         self.received += len;
         if self.received < REQUEST_HEAD {
-            return Ok(Fate::Stays);
+            return Ok(AfterRequest::Stays);
         }
-        let Some(request) = Request::parse(&self.head) else { return Ok(Fate::Breaks) };
+        let Some(request) = Request::parse(&self.head) else { return Ok(AfterRequest::Breaks) };
         if self.received > request.len || !intact(body, body_at) {
-            return Ok(Fate::Breaks);
+            return Ok(AfterRequest::Breaks);
         }
         if self.received < request.len {
-            return Ok(Fate::Stays);
+            return Ok(AfterRequest::Stays);
         }
         seen.requests += 1;
         self.received = 0;
@@ -213,7 +213,7 @@ impl Connection {
         self.answer(seen)
     }
 
-    fn answer(&mut self, seen: &mut Seen) -> io::Result<Fate> {
+    fn answer(&mut self, seen: &mut BackendCounters) -> io::Result<AfterRequest> {
         while let Some((request, sent)) = &mut self.answering {
             let rest = if *sent == 0 && request.answer_len <= SMALL {
                 let mut whole = [0; SMALL];
@@ -231,18 +231,18 @@ impl Connection {
                     seen.bytes_out += len as u64;
                     *sent += len;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fate::Stays),
-                Err(_) => return Ok(Fate::Breaks),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(AfterRequest::Stays),
+                Err(_) => return Ok(AfterRequest::Breaks),
             }
             if *sent == request.answer_len {
                 let close = request.close;
                 self.answering = None;
                 if close {
-                    return Ok(Fate::Ends);
+                    return Ok(AfterRequest::Ends);
                 }
             }
         }
-        Ok(Fate::Stays)
+        Ok(AfterRequest::Stays)
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum as _;
 
-use crate::case::saturation::Found;
+use crate::case::saturation::SearchResult;
 use crate::contender::{Contender, Programs, Role};
 use crate::load::Rig;
 use crate::metric::Metric;
@@ -100,7 +100,7 @@ pub struct Sample {
 
 /// The rate of a case, and where it comes from if it was measured.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct ChosenRate {
     pub rate: Option<f64>,
     pub how: Option<String>,
     pub noise: Option<String>,
@@ -177,11 +177,11 @@ pub struct Bench {
     /// Nobody else's sockets, rules or limits are in the network that is measured.
     pub own_network: bool,
     pub rig: Rig,
-    pub crowd: Option<cloud::Crowd>,
+    pub crowd: Option<cloud::FullCloud>,
     /// Where a control plane that was filled once is kept for later runs.
     pub kept: Option<PathBuf>,
     /// The highest rates that were found in earlier rounds.
-    pub highest: BTreeMap<(Case, Contender), Found>,
+    pub highest: BTreeMap<(Case, Contender), SearchResult>,
     /// The versions of what is measured.
     pub versions: Vec<(Contender, String)>,
 }
@@ -342,17 +342,17 @@ impl Case {
     }
 
     /// The rate that all contenders get: for `latency`, half of what HAProxy can do at most, found now.
-    pub fn settle_rate(self, bench: &mut Bench) -> Result<Settled> {
+    pub fn settle_rate(self, bench: &mut Bench) -> Result<ChosenRate> {
         if self == Self::Latency {
             let found = loaded::highest_rate(bench, Contender::Haproxy)?;
             let how = format!(
                 "HAProxy's maximum is {:.0} requests/s with core 0 busy by {:.0} %",
                 found.rate, found.load
             );
-            return Ok(Settled { rate: Some(found.rate / 2.0), how: Some(how), noise: found.noise });
+            return Ok(ChosenRate { rate: Some(found.rate / 2.0), how: Some(how), noise: found.noise });
         }
         let rate = self.rate().map(|rate| rate * bench.effort.rate_scale);
-        Ok(Settled { rate, how: None, noise: None })
+        Ok(ChosenRate { rate, how: None, noise: None })
     }
 
     /// Measures one contender once.

@@ -15,7 +15,7 @@ pub const GENERATOR: usize = 1;
 
 /// A look at the counters at one moment; differences of two are what counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct CounterSnapshot {
     at: u64,
     idle: f64,
     generator_idle: f64,
@@ -28,7 +28,7 @@ pub struct Look {
 
 /// What a core and a contender did between two looks, as seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spent {
+pub struct CpuUsage {
     pub wall: f64,
     /// Core 0 was not idle: user, system, softirq and irq together. With NO_HZ the kernel measures idle time exactly
     /// and samples only how the rest is divided, so this is the exact part of /proc/stat.
@@ -50,7 +50,7 @@ pub struct Spent {
 /// Nanoseconds that the tasks of all control groups ran, core by core; only with version 1 of control groups.
 const PER_CORE: &str = "/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu";
 
-impl Look {
+impl CounterSnapshot {
     pub fn take(contender: &[u32]) -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat").context("/proc/stat")?;
         let (idle, stolen) =
@@ -71,12 +71,12 @@ impl Look {
         Ok(Self { at: now(), idle, generator_idle, stolen, on_core, all_on_core, queued, generator_queued })
     }
 
-    pub fn since(&self, earlier: &Self) -> Spent {
+    pub fn since(&self, earlier: &Self) -> CpuUsage {
         let wall = (self.at - earlier.at) as f64 / 1e9;
         let stolen = self.stolen - earlier.stolen;
         let nanos = |late: u64, early: u64| late.saturating_sub(early) as f64 / 1e9;
         let task = nanos(self.on_core, earlier.on_core);
-        Spent {
+        CpuUsage {
             wall,
             busy: (wall - (self.idle - earlier.idle) - stolen).max(0.0),
             task,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn busy_is_what_was_neither_idle_nor_stolen() {
-        let look = |at, idle, on_core| Look {
+        let look = |at, idle, on_core| CounterSnapshot {
             at,
             idle,
             generator_idle: 5.0,

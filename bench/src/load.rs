@@ -32,9 +32,9 @@ pub trait Clients {
     fn event(&mut self, epoll: &Epoll, event: Event, tally: &mut Tally) -> Result<()>;
 }
 
-struct Nobody;
+struct NoClients;
 
-impl Clients for Nobody {
+impl Clients for NoClients {
     fn ask(&mut self, _epoll: &Epoll, _due: u64, _tally: &mut Tally) -> Result<bool> {
         Ok(false)
     }
@@ -122,7 +122,7 @@ impl Rig {
 
     /// Waits up to `timeout_ms` for something to do, with no clients: health checks come and go.
     pub fn answer_checks(&mut self, timeout_ms: i32) -> Result<()> {
-        self.turn(&mut Nobody, &mut Tally::default(), timeout_ms)
+        self.turn(&mut NoClients, &mut Tally::default(), timeout_ms)
     }
 
     /// Asks `count` questions one after the other and waits for each answer: proof that the path works at all.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use self::cluster::{Audit, Cluster, Spent};
+use self::cluster::{ApiUsage, Audit, Cluster};
 use self::table::{Row, Table};
 use crate::contender::Programs;
 use crate::cores;

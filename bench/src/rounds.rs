@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::case::{Bench, Case, Sample, Settled, loaded};
+use crate::case::{Bench, Case, ChosenRate, Sample, loaded};
 use crate::contender::Contender;
 use crate::report;
 use crate::sys;
@@ -63,7 +63,7 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
     }
     let what = case.describe(bench);
     println!("{case}: {what}");
-    let Settled { rate, how, .. } = settle(bench, case, plan)?;
+    let ChosenRate { rate, how, .. } = settle(bench, case, plan)?;
     if let Some(how) = &how {
         println!("  {how}");
     }
@@ -105,8 +105,8 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
     }))
 }
 
-fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Settled> {
-    let mut best: Option<Settled> = None;
+fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<ChosenRate> {
+    let mut best: Option<ChosenRate> = None;
     for _ in 0..ATTEMPTS {
         wait_for_quiet(plan)?;
         let settled = case.settle_rate(bench)?;

@@ -65,12 +65,12 @@ struct Tier<'a> {
     times: Times,
 }
 
-type Seen = BTreeMap<String, Vec<String>>;
+type TestsByProgram = BTreeMap<String, Vec<String>>;
 
 impl Tier<'_> {
-    async fn run_all(&mut self, programs: Vec<Program>) -> Result<Seen, String> {
+    async fn run_all(&mut self, programs: Vec<Program>) -> Result<TestsByProgram, String> {
         let options = self.options;
-        let (mut seen, all, began) = (Seen::new(), programs.len(), Instant::now());
+        let (mut seen, all, began) = (TestsByProgram::new(), programs.len(), Instant::now());
         let mut waiting: VecDeque<Program> = self.times.slowest_first(programs).into();
         let mut running = JoinSet::new();
         let mut progress: BTreeMap<usize, (String, Progress)> = BTreeMap::new();
@@ -197,7 +197,7 @@ fn text(failure: &Failure, verdict: &str) -> String {
 }
 
 /// Lines of promises.txt whose program has run and that no test of it answers to: a renamed test has lost its protection.
-fn broken_promises(promises: &[Promise], seen: &Seen) -> Vec<String> {
+fn broken_promises(promises: &[Promise], seen: &TestsByProgram) -> Vec<String> {
     let is_kept = |promise: &Promise, label: &str, tests: &[String]| {
         tests.iter().any(|test| promise.covers(label, test))
     };

@@ -14,7 +14,7 @@ use crate::message::frames;
 
 /// Which honest clients share the member, and its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
+pub enum SharedMember {
     Http,
     ToH2,
     Tls,
@@ -29,7 +29,7 @@ pub enum Shared {
 pub struct Attack {
     pub name: &'static str,
     pub what: &'static str,
-    pub shared: Shared,
+    pub shared: SharedMember,
     pub script: Script,
 }
 
@@ -38,8 +38,8 @@ impl Attack {
     pub fn port(&self, contender: Contender) -> u16 {
         let by_h2 = contender == Contender::Nginx && matches!(self.script, Script::H2(_));
         match self.shared {
-            Shared::Http if by_h2 => ports::HTTP_BY_H2,
-            Shared::ToH2 if by_h2 => ports::TO_H2_BY_H2,
+            SharedMember::Http if by_h2 => ports::HTTP_BY_H2,
+            SharedMember::ToH2 if by_h2 => ports::TO_H2_BY_H2,
             shared => shared.port(),
         }
     }
@@ -47,14 +47,14 @@ impl Attack {
     pub fn is_of(&self, contender: Contender) -> bool {
         match contender {
             // It does not balance UDP.
-            Contender::Haproxy => self.shared != Shared::Udp && !self.is_flood(),
+            Contender::Haproxy => self.shared != SharedMember::Udp && !self.is_flood(),
             Contender::Nginx => !self.is_flood(),
             _ => true,
         }
     }
 
     pub fn is_flood(&self) -> bool {
-        matches!(self.shared, Shared::Flood(_))
+        matches!(self.shared, SharedMember::Flood(_))
     }
 
     pub fn connections(&self) -> usize {
@@ -70,7 +70,7 @@ impl Attack {
     }
 }
 
-impl Shared {
+impl SharedMember {
     /// Where honest clients connect.
     pub fn port(self) -> u16 {
         match self {
@@ -162,7 +162,7 @@ fn single() -> Vec<Attack> {
     let of = |name, shared, what, script| Attack { name, what, shared, script };
     let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
     let one_call = Streams { most: 1, ..streams(POST, "/big", &grpc) };
-    use Shared::{Failing, Http, Tcp, Tls, ToH2, Udp};
+    use SharedMember::{Failing, Http, Tcp, Tls, ToH2, Udp};
     vec![
         of(
             "h2-window-0-to-h2",

@@ -17,38 +17,38 @@ pub const PATIENCE: u64 = 2_000_000_000;
 pub const SET: u64 = 1 << 32;
 
 /// One way of asking.
-pub trait Asks {
+pub trait HonestClient {
     /// Asks what was due then.
     fn ask(&mut self, epoll: &Epoll, base: u64, due: u64);
     fn event(&mut self, epoll: &Epoll, event: Event);
     /// Gives up what is too late.
     fn expire(&mut self, now: u64);
     fn is_waiting(&self) -> bool;
-    fn asked(&mut self) -> &mut Vec<Asked>;
+    fn asked(&mut self) -> &mut Vec<RequestOutcome>;
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RequestOutcome {
     pub due: u64,
     /// `None`: an error, or too late.
     pub answered: Option<u64>,
     pub why: &'static str,
 }
 
-pub struct Set {
-    pub asks: Box<dyn Asks>,
+pub struct ClientSet {
+    pub asks: Box<dyn HonestClient>,
     pace: Pace,
 }
 
-impl Set {
-    pub fn new(asks: Box<dyn Asks>, rate: f64) -> Self {
+impl ClientSet {
+    pub fn new(asks: Box<dyn HonestClient>, rate: f64) -> Self {
         Self { asks, pace: Pace::open_loop(Rate::even(rate), now()) }
     }
 }
 
 /// Lets the clients of all sets ask until then.
-pub fn ask_until(epoll: &Epoll, sets: &mut [Set], end: u64, mut watch: impl FnMut()) -> Result<()> {
+pub fn ask_until(epoll: &Epoll, sets: &mut [ClientSet], end: u64, mut watch: impl FnMut()) -> Result<()> {
     let mut events = Vec::new();
     let mut watched = 0;
     loop {
@@ -73,7 +73,7 @@ pub fn ask_until(epoll: &Epoll, sets: &mut [Set], end: u64, mut watch: impl FnMu
 }
 
 /// Waits for the last answers.
-pub fn wait_for_answers(epoll: &Epoll, sets: &mut [Set]) -> Result<()> {
+pub fn wait_for_answers(epoll: &Epoll, sets: &mut [ClientSet]) -> Result<()> {
     let end = now() + PATIENCE + 100_000_000;
     let mut events = Vec::new();
     while now() < end && sets.iter().any(|it| it.asks.is_waiting()) {
@@ -83,7 +83,7 @@ pub fn wait_for_answers(epoll: &Epoll, sets: &mut [Set]) -> Result<()> {
     Ok(())
 }
 
-fn turn(epoll: &Epoll, sets: &mut [Set], events: &mut Vec<Event>, nanos: u64) -> Result<()> {
+fn turn(epoll: &Epoll, sets: &mut [ClientSet], events: &mut Vec<Event>, nanos: u64) -> Result<()> {
     epoll.wait_for(events, std::time::Duration::from_nanos(nanos))?;
     for event in events {
         if let Some(set) = sets.get_mut((event.token / SET) as usize) {
@@ -95,7 +95,7 @@ fn turn(epoll: &Epoll, sets: &mut [Set], events: &mut Vec<Event>, nanos: u64) ->
 
 /// What became of the requests that were due within a time.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Served {
+pub struct RequestStats {
     pub due: u64,
     pub answered: u64,
     /// Without an answer, or with another one.
@@ -111,11 +111,11 @@ pub struct Served {
 const QUARTER: u64 = 250_000_000;
 
 /// Of the phases together.
-pub fn served(asked: &[Asked], phases: &[(u64, u64)]) -> Served {
+pub fn served(asked: &[RequestOutcome], phases: &[(u64, u64)]) -> RequestStats {
     let within = |time: u64| phases.iter().any(|(begin, end)| (*begin..*end).contains(&time));
-    let due: Vec<&Asked> = asked.iter().filter(|it| within(it.due)).collect();
-    let late = |it: &&Asked| it.answered.map_or(PATIENCE, |at| at - it.due).min(PATIENCE) / 1_000;
-    let p99 = |of: &[&Asked]| {
+    let due: Vec<&RequestOutcome> = asked.iter().filter(|it| within(it.due)).collect();
+    let late = |it: &&RequestOutcome| it.answered.map_or(PATIENCE, |at| at - it.due).min(PATIENCE) / 1_000;
+    let p99 = |of: &[&RequestOutcome]| {
         let mut latencies: Vec<u32> = of.iter().map(|it| late(it) as u32).collect();
         percentile(&mut latencies, 0.99).map(f64::from)
     };
@@ -127,12 +127,13 @@ pub fn served(asked: &[Asked], phases: &[(u64, u64)]) -> Served {
         })
     });
     let of_quarter = |(begin, end): (u64, u64)| {
-        let its: Vec<&Asked> = due.iter().copied().filter(|it| (begin..end).contains(&it.due)).collect();
+        let its: Vec<&RequestOutcome> =
+            due.iter().copied().filter(|it| (begin..end).contains(&it.due)).collect();
         p99(&its)
     };
     let seconds = phases.iter().map(|it| it.1 - it.0).sum::<u64>() as f64 / 1e9;
     let come = due.iter().filter(|it| it.answered.is_some_and(within)).count();
-    Served {
+    RequestStats {
         due: due.len() as u64,
         answered: due.iter().filter(|it| it.answered.is_some()).count() as u64,
         lost: due.iter().filter(|it| it.answered.is_none()).count() as u64,
@@ -149,9 +150,9 @@ mod tests {
     #[test]
     fn a_stall_of_the_machine_is_in_one_quarter_of_a_second() {
         let late = |due: u64| if (300..310).contains(&(due / 1_000_000)) { 9_000_000 } else { 500_000 };
-        let all: Vec<Asked> = (0..1_000)
+        let all: Vec<RequestOutcome> = (0..1_000)
             .map(|it| it * 1_000_000)
-            .map(|due| Asked { due, answered: Some(due + late(due)), why: "" })
+            .map(|due| RequestOutcome { due, answered: Some(due + late(due)), why: "" })
             .collect();
         let of = served(&all, &[(0, 1_000_000_000)]);
         assert_eq!((of.p99, of.quarters), (500.0, vec![500.0, 9_000.0, 500.0, 500.0]));
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_request_without_an_answer_is_an_error_and_the_latest_of_all() {
-        let asked = |due, answered| Asked { due, answered, why: "" };
+        let asked = |due, answered| RequestOutcome { due, answered, why: "" };
         let all = [asked(0, Some(5_000)), asked(10, None), asked(2_000_000_000, Some(2_000_001_000))];
         let first = served(&all, &[(0, 1_000_000_000)]);
         assert_eq!((first.due, first.answered, first.lost, first.rate), (2, 1, 1, 1.0));

@@ -34,20 +34,20 @@ pub enum Script {
     Probes,
 }
 
-pub trait Foe {
+pub trait Attacker {
     fn turn(&mut self, now: Instant);
     /// How often it was ended.
     fn ended(&self) -> u64;
 }
 
 /// Runs until it is dropped.
-pub struct Foes {
+pub struct Attackers {
     stop: Arc<AtomicBool>,
     ended: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Foes {
+impl Attackers {
     /// `folder`: what the contender is configured by.
     pub fn launch(
         script: &Script,
@@ -63,7 +63,7 @@ impl Foes {
         let thread = thread::spawn(move || {
             sys::yield_to_others();
             sys::wake_up_in_time();
-            let mut foes: Vec<Box<dyn Foe>> =
+            let mut foes: Vec<Box<dyn Attacker>> =
                 (0..count).filter_map(|_| script.foe(to, folder.as_ref())).collect();
             let (began, mut part) = (Instant::now(), 0);
             while !told.load(Relaxed) {
@@ -87,7 +87,7 @@ impl Foes {
     }
 }
 
-impl Drop for Foes {
+impl Drop for Attackers {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -106,7 +106,7 @@ impl Script {
     }
 
     /// `None`: this contender is configured by no folder.
-    fn foe(&self, to: SocketAddrV4, folder: Option<&PathBuf>) -> Option<Box<dyn Foe>> {
+    fn foe(&self, to: SocketAddrV4, folder: Option<&PathBuf>) -> Option<Box<dyn Attacker>> {
         Some(match self {
             Self::Bytes(script) => Box::new(bytes::Client::new(script.clone(), to)),
             Self::H2(script) => Box::new(h2::Client::new(script.clone(), to)),
@@ -122,7 +122,7 @@ struct Ports {
     open: Vec<UdpSocket>,
 }
 
-impl Foe for Ports {
+impl Attacker for Ports {
     fn turn(&mut self, _now: Instant) {
         self.open.clear();
         for _ in 0..self.each {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::honest::{self, Requests, Served, Set, ask_until, served};
+use super::honest::{self, ClientSet, RequestStats, Requests, ask_until, served};
 use super::ports::{self, Loop};
 use crate::contender::{Contender, Programs, Role};
 use crate::pace::now;
@@ -19,7 +19,7 @@ pub struct Outcome {
     /// More than before, at the peak.
     pub descriptors: u64,
     /// Clients of another Service.
-    pub other: Served,
+    pub other: RequestStats,
 }
 
 pub fn kind(ring: Loop) -> &'static str {
@@ -29,7 +29,7 @@ pub fn kind(ring: Loop) -> &'static str {
 pub fn measure(programs: &Programs, contender: Contender, ring: Loop, is_trial: bool) -> Result<Outcome> {
     let running = contender.start(programs, Role::Attacked)?;
     let epoll = Epoll::new().context("epoll")?;
-    let mut sets = vec![Set::new(Box::new(Requests::new(ports::listener(ports::OTHER), false)), 400.0)];
+    let mut sets = vec![ClientSet::new(Box::new(Requests::new(ports::listener(ports::OTHER), false)), 400.0)];
     ask_until(&epoll, &mut sets, now() + 100_000_000, || {})?;
     // A worker may have come after its listeners.
     let processes = running.processes();

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::catalogue::{Attack, Shared};
-use super::honest::{self, Asked, Asks, Datagrams, Requests, Served, Set, ask_until, served};
-use super::hostile::Foes;
+use super::catalogue::{Attack, SharedMember};
+use super::honest::{
+    self, ClientSet, Datagrams, HonestClient, RequestOutcome, RequestStats, Requests, ask_until, served,
+};
+use super::hostile::Attackers;
 use super::{HOSTILE, ports};
 use crate::contender::{Contender, Programs, Role};
-use crate::cores::{self, Look};
+use crate::cores::{self, CounterSnapshot};
 use crate::pace::now;
 use crate::sys::Epoll;
 
@@ -36,8 +38,8 @@ impl Times {
 /// Of one set of honest clients.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Pair {
-    pub quiet: Served,
-    pub attacked: Served,
+    pub quiet: RequestStats,
+    pub attacked: RequestStats,
     /// From the arrival of the attackers to the end.
     pub lost: u64,
     pub first_error: Option<&'static str>,
@@ -94,14 +96,14 @@ pub fn measure(
     let running = contender.start(programs, Role::Attacked)?;
     let epoll = Epoll::new().context("epoll")?;
     let to = |port| ports::listener(port);
-    let mut sets = vec![Set::new(Box::new(Requests::new(to(ports::OTHER), false)), rate)];
+    let mut sets = vec![ClientSet::new(Box::new(Requests::new(to(ports::OTHER), false)), rate)];
     if let Some(asks) = shared(&epoll, attack.shared, to(attack.shared.port()))? {
-        sets.push(Set::new(asks, rate));
+        sets.push(ClientSet::new(asks, rate));
     }
     let direct = attack.is_flood().then_some(sets.len());
     if direct.is_some() {
         let member = SocketAddrV4::new(ports::OTHER_MEMBER, ports::HTTP_MEMBER);
-        sets.push(Set::new(Box::new(Requests::new(member, false)), rate / DIRECT));
+        sets.push(ClientSet::new(Box::new(Requests::new(member, false)), rate / DIRECT));
     }
     let nanos = |time: Duration| time.as_nanos() as u64;
     // Connections are opened, and everything has its place.
@@ -109,10 +111,10 @@ pub fn measure(
     // A worker may have come after its listeners.
     let processes = running.processes();
 
-    let (all, all_own) = (Look::take(&processes)?, own_time());
+    let (all, all_own) = (CounterSnapshot::take(&processes)?, own_time());
     let first = (now(), now() + nanos(times.quiet));
     ask_until(&epoll, &mut sets, first.1, || {})?;
-    let calm = Look::take(&processes)?.since(&all);
+    let calm = CounterSnapshot::take(&processes)?.since(&all);
     let before = resident(&processes);
     ensure!(before > 0, "the contender ended:\n{}", running.last_words());
     let mut peak = before;
@@ -121,13 +123,13 @@ pub fn measure(
     let ramp = attack.script.ramp(times.is_trial);
     let folder = running.folder.as_ref().map(|it| it.path());
     let at = to(attack.port(contender));
-    let foes = Foes::launch(&attack.script, at, attack.connections(), ramp, folder);
+    let foes = Attackers::launch(&attack.script, at, attack.connections(), ramp, folder);
     ask_until(&epoll, &mut sets, come + nanos(ramp) * 4 / 3, || peak = peak.max(resident(&processes)))?;
-    let look = Look::take(&processes)?;
+    let look = CounterSnapshot::take(&processes)?;
     let own = own_time();
     let hot = (now(), now() + nanos(times.attack));
     ask_until(&epoll, &mut sets, hot.1, || peak = peak.max(resident(&processes)))?;
-    let spent = Look::take(&processes)?.since(&look);
+    let spent = CounterSnapshot::take(&processes)?.since(&look);
     let own = own_time() - own;
     let ended = foes.ended();
     drop(foes);
@@ -135,12 +137,12 @@ pub fn measure(
     ask_until(&epoll, &mut sets, now() + nanos(times.leaving.max(ramp / 3)), || {})?;
     let last = (now(), now() + nanos(times.quiet));
     ask_until(&epoll, &mut sets, last.1, || {})?;
-    let (all, all_own) = (Look::take(&processes)?.since(&all), own_time() - all_own);
+    let (all, all_own) = (CounterSnapshot::take(&processes)?.since(&all), own_time() - all_own);
     honest::wait_for_answers(&epoll, &mut sets)?;
     let after = resident(&processes);
     ensure!(after > 0, "the contender ended under the attack:\n{}", running.last_words());
 
-    let pair = |set: &mut Set| pair(set.asks.asked(), &[first, last], hot, come);
+    let pair = |set: &mut ClientSet| pair(set.asks.asked(), &[first, last], hot, come);
     let direct = direct.and_then(|at| sets.get_mut(at).map(pair));
     let other = pair(&mut sets[0]);
     Ok(Outcome {
@@ -159,17 +161,17 @@ pub fn measure(
     })
 }
 
-fn shared(epoll: &Epoll, shared: Shared, to: SocketAddrV4) -> Result<Option<Box<dyn Asks>>> {
+fn shared(epoll: &Epoll, shared: SharedMember, to: SocketAddrV4) -> Result<Option<Box<dyn HonestClient>>> {
     Ok(match shared {
-        Shared::Failing => None,
-        Shared::Udp => Some(Box::new(Datagrams::open(epoll, honest::SET, to)?)),
-        Shared::Flood(_) => None,
-        _ => Some(Box::new(Requests::new(to, shared == Shared::Tls))),
+        SharedMember::Failing => None,
+        SharedMember::Udp => Some(Box::new(Datagrams::open(epoll, honest::SET, to)?)),
+        SharedMember::Flood(_) => None,
+        _ => Some(Box::new(Requests::new(to, shared == SharedMember::Tls))),
     })
 }
 
-fn pair(asked: &[Asked], quiet: &[(u64, u64)], attack: (u64, u64), come: u64) -> Pair {
-    let failed = |it: &&Asked| it.due >= come && it.answered.is_none();
+fn pair(asked: &[RequestOutcome], quiet: &[(u64, u64)], attack: (u64, u64), come: u64) -> Pair {
+    let failed = |it: &&RequestOutcome| it.due >= come && it.answered.is_none();
     Pair {
         quiet: served(asked, quiet),
         attacked: served(asked, &[attack]),

@@ -4,9 +4,9 @@ use std::fmt::{self, Write as _};
 
 use anyhow::{Context, Result};
 
-use super::catalogue::{Attack, Shared};
+use super::catalogue::{Attack, SharedMember};
 use super::desync;
-use super::honest::Served;
+use super::honest::RequestStats;
 use super::loops::{self, kind};
 use super::ports::Loop;
 use super::round::{Outcome, Pair};
@@ -63,9 +63,9 @@ struct Row {
 
 /// Medians of all rounds; errors are sums.
 struct Figures {
-    shared: Option<Had>,
-    other: Had,
-    direct: Option<Had>,
+    shared: Option<TargetStats>,
+    other: TargetStats,
+    direct: Option<TargetStats>,
     memory: f64,
     before: f64,
     after: f64,
@@ -83,7 +83,7 @@ impl Table {
         let is_row = |row: &&mut Row| row.attack == attack.name && row.contender == contender;
         if self.attacks.iter_mut().find(is_row).is_none() {
             let floods = attack.is_flood();
-            let shares = attack.shared != Shared::Failing && !floods;
+            let shares = attack.shared != SharedMember::Failing && !floods;
             let (outcomes, failures) = Default::default();
             let (attack, what) = (attack.name, attack.what);
             self.attacks.push(Row { attack, what, shares, floods, contender, outcomes, failures });
@@ -308,7 +308,7 @@ fn relative(of: fn(&Pair) -> (f64, f64), pairs: &[&Pair]) -> f64 {
 
 /// What honest clients of one member had.
 #[derive(Clone, Copy)]
-struct Had {
+struct TargetStats {
     /// Percent.
     rate: f64,
     /// Of quarters of seconds: a machine stalls for some milliseconds now and then, whatever runs on it.
@@ -320,9 +320,9 @@ struct Had {
     errors: u64,
 }
 
-type Phase = fn(&Pair) -> &Served;
+type Phase = fn(&Pair) -> &RequestStats;
 
-fn of_pairs(pairs: &[&Pair], quiet_p99: Option<f64>) -> Had {
+fn of_pairs(pairs: &[&Pair], quiet_p99: Option<f64>) -> TargetStats {
     let quarters = |of: Phase| {
         let all: Vec<f64> = pairs.iter().flat_map(|it| of(it).quarters.iter().copied()).collect();
         median(&all).unwrap_or_default()
@@ -331,7 +331,7 @@ fn of_pairs(pairs: &[&Pair], quiet_p99: Option<f64>) -> Had {
         |of: Phase| median(&pairs.iter().map(|it| of(it).p99).collect::<Vec<f64>>()).unwrap_or_default();
     let (quiet, attacked): (Phase, Phase) = (|it| &it.quiet, |it| &it.attacked);
     let of_quarters = (quiet_p99.unwrap_or_else(|| quarters(quiet)), quarters(attacked));
-    Had {
+    TargetStats {
         rate: relative(|it| (it.attacked.rate, it.quiet.rate), pairs) * 100.0,
         times_p99: of_quarters.1 / of_quarters.0.max(1.0),
         quarters: of_quarters,
@@ -405,7 +405,7 @@ impl Row {
         let cores = |of: fn(&Outcome) -> f64| {
             median(&self.outcomes.iter().map(of).collect::<Vec<f64>>()).unwrap_or_default()
         };
-        let Had { rate, p99, errors, .. } = figures.other;
+        let TargetStats { rate, p99, errors, .. } = figures.other;
         let direct = figures.direct.map_or_else(String::new, |it| milliseconds(it.p99));
         format!(
             "| {attack}: {what} | {:.0} → {:.0} | {rate:.1} | {:.2} | {} | {direct} | {errors} | {claim} |\n",
@@ -424,10 +424,10 @@ impl Row {
                 failures.join("; ").replace(['\n', '|'], " ")
             );
         };
-        let set = |it: Option<Had>| {
+        let set = |it: Option<TargetStats>| {
             it.map_or_else(
                 || "– | – | – | –".to_owned(),
-                |Had { rate, times_p99, p99, errors, .. }| {
+                |TargetStats { rate, times_p99, p99, errors, .. }| {
                     format!("{rate:.1} | {times_p99:.2} | {} | {errors}", milliseconds(p99))
                 },
             )
@@ -460,7 +460,7 @@ fn milliseconds((quiet, attacked): (f64, f64)) -> String {
 /// One round, for who watches.
 pub fn line(attack: &str, contender: Contender, outcome: &Outcome) -> String {
     let set = |pair: &Pair| {
-        let Had { rate, times_p99, p99, errors, .. } = of_pairs(&[pair], None);
+        let TargetStats { rate, times_p99, p99, errors, .. } = of_pairs(&[pair], None);
         let why = pair.first_error.map(|it| format!(" ({it})")).unwrap_or_default();
         format!("{rate:6.1} % p99 ×{times_p99:<6.2} {:.1} ms {errors} errors{why}", p99.1 / 1e3)
     };

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Seen;
-use super::server::{Saying, Talk};
+use super::BackendCounters;
+use super::server::{OutputBuffer, ServerProtocol};
 use crate::message::frames::{self, Frame};
 use crate::message::{ANSWER_HEAD, PATTERN, REQUEST_HEAD, Request, grpc, intact};
 
@@ -34,8 +34,8 @@ const TRAILER: &[u8] = b"\x00\x0bgrpc-status\x010";
 /// As large as a frame may be where the peer has said nothing else.
 const LARGEST_FRAME: usize = 16 << 10;
 
-impl Talk for Grpc {
-    fn take(&mut self, bytes: &[u8], say: &mut Saying, seen: &mut Seen) -> bool {
+impl ServerProtocol for Grpc {
+    fn take(&mut self, bytes: &[u8], say: &mut OutputBuffer, seen: &mut BackendCounters) -> bool {
         let mut input = std::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut rest = &input[..];
@@ -69,7 +69,7 @@ impl Talk for Grpc {
 }
 
 impl Grpc {
-    fn frame(&mut self, frame: &Frame<'_>, say: &mut Saying, seen: &mut Seen) -> bool {
+    fn frame(&mut self, frame: &Frame<'_>, say: &mut OutputBuffer, seen: &mut BackendCounters) -> bool {
         match frame.kind {
             _ if frame.is_strange() => return false,
             frames::HEADERS => drop(self.coming.insert(frame.stream, Vec::new())),
@@ -110,7 +110,7 @@ impl Grpc {
         self.coming.contains_key(&stream) || self.waiting.iter().any(|answer| answer.stream == stream)
     }
 
-    fn asked(&mut self, stream: u32, seen: &mut Seen) -> bool {
+    fn asked(&mut self, stream: u32, seen: &mut BackendCounters) -> bool {
         let Some(body) = self.coming.remove(&stream) else { return false };
         let message = grpc::message(&body).unwrap_or_default();
         let Some(request) = Request::parse(message) else { return false };
@@ -123,7 +123,7 @@ impl Grpc {
     }
 
     /// Says as much of all answers as the windows allow.
-    fn answer(&mut self, say: &mut Saying, seen: &mut Seen) {
+    fn answer(&mut self, say: &mut OutputBuffer, seen: &mut BackendCounters) {
         let Self { waiting, window, windows, first, .. } = self;
         let out = &mut say.bytes;
         waiting.retain_mut(|Answer { stream, message, said }| {
@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_message_is_said_as_far_as_the_windows_of_its_stream_and_its_connection_allow() {
-        let (mut member, mut say, mut seen) = (Grpc::default(), Saying::default(), Seen::default());
+        let (mut member, mut say, mut seen) =
+            (Grpc::default(), OutputBuffer::default(), BackendCounters::default());
         let request = Request { sequence: 1, len: REQUEST_HEAD, answer_len: 100, close: false };
         let mut asked = frames::PREFACE.to_vec();
         frames::put(&mut asked, frames::SETTINGS, 0, 0, &[&[0, 4, 0, 0, 0, 60]]);
@@ -175,7 +176,7 @@ mod tests {
         let message: [&[u8]; 2] = [&grpc::prefix(REQUEST_HEAD), &request.head()];
         frames::put(&mut asked, frames::DATA, frames::END_STREAM, 1, &message);
         assert!(member.take(&asked, &mut say, &mut seen));
-        let said = |say: &mut Saying| {
+        let said = |say: &mut OutputBuffer| {
             let bytes = std::mem::take(&mut say.bytes);
             let (mut rest, mut data) = (&bytes[..], 0);
             while let Some((frame, after)) = Frame::first(rest) {

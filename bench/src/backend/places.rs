@@ -4,12 +4,12 @@ use std::{io, iter, os::fd::OwnedFd};
 
 use crate::sys;
 
-pub struct Places<C> {
+pub struct Slab<C> {
     all: Vec<Option<C>>,
     free: Vec<usize>,
 }
 
-impl<C> Places<C> {
+impl<C> Slab<C> {
     pub fn new() -> Self {
         Self { all: Vec::new(), free: Vec::new() }
     }

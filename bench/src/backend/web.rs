@@ -1,8 +1,8 @@
 //! A member that speaks HTTP/1.1 and never closes. Over a WebSocket it answers plain messages.
 
-use super::Seen;
-use super::server::{Saying, Talk};
-use crate::message::http::{self, Asked};
+use super::BackendCounters;
+use super::server::{OutputBuffer, ServerProtocol};
+use crate::message::http::{self, ParsedRequest};
 use crate::message::{ANSWER_HEAD, PATTERN, REQUEST_HEAD, Request, intact};
 
 #[derive(Default)]
@@ -15,8 +15,8 @@ pub struct Web {
 /// Answers up to this size leave in one call, head and body together.
 const SMALL: usize = 2048;
 
-impl Talk for Web {
-    fn take(&mut self, bytes: &[u8], say: &mut Saying, seen: &mut Seen) -> bool {
+impl ServerProtocol for Web {
+    fn take(&mut self, bytes: &[u8], say: &mut OutputBuffer, seen: &mut BackendCounters) -> bool {
         if self.is_socket {
             self.head.extend_from_slice(bytes);
             return self.messages(say, seen);
@@ -28,15 +28,17 @@ impl Talk for Web {
             http::asked(&self.head)
         };
         match asked {
-            Asked::Broken if http::is_upgrade(if self.head.is_empty() { bytes } else { &self.head }) => {
+            ParsedRequest::Broken
+                if http::is_upgrade(if self.head.is_empty() { bytes } else { &self.head }) =>
+            {
                 self.head.clear();
                 self.is_socket = true;
                 say.bytes.extend_from_slice(http::UPGRADED);
             }
-            Asked::Broken => return false,
-            Asked::More if self.head.is_empty() => self.head.extend_from_slice(bytes),
-            Asked::More => {}
-            Asked::Whole(request) => {
+            ParsedRequest::Broken => return false,
+            ParsedRequest::More if self.head.is_empty() => self.head.extend_from_slice(bytes),
+            ParsedRequest::More => {}
+            ParsedRequest::Whole(request) => {
                 self.head.clear();
                 seen.requests += 1;
                 seen.bytes_in += REQUEST_HEAD as u64;
@@ -61,7 +63,7 @@ impl Talk for Web {
 
 impl Web {
     /// Answers all messages that are whole.
-    fn messages(&mut self, say: &mut Saying, seen: &mut Seen) -> bool {
+    fn messages(&mut self, say: &mut OutputBuffer, seen: &mut BackendCounters) -> bool {
         while self.head.len() >= REQUEST_HEAD {
             let Some(request) = Request::parse(&self.head) else { return false };
             if self.head.len() < request.len {
@@ -87,7 +89,8 @@ mod tests {
 
     #[test]
     fn over_a_websocket_each_whole_message_is_answered_and_a_changed_byte_is_refused() {
-        let (mut member, mut say, mut seen) = (Web::default(), Saying::default(), Seen::default());
+        let (mut member, mut say, mut seen) =
+            (Web::default(), OutputBuffer::default(), BackendCounters::default());
         assert!(member.take(http::UPGRADE, &mut say, &mut seen));
         assert_eq!(say.bytes, http::UPGRADED);
         say.bytes.clear();

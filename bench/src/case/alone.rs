@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use super::{Bench, Metric, Sample};
 use crate::contender::seaway::{self, large};
 use crate::contender::{Contender, Role, Running};
-use crate::cores::{Look, Memory};
+use crate::cores::{CounterSnapshot, Memory};
 use crate::sys::{self, Epoll, READABLE};
 
 const MIB: f64 = (1 << 20) as f64;
@@ -60,9 +60,9 @@ pub fn at_rest(bench: &mut Bench) -> Result<Sample> {
     let step = Duration::from_millis(100);
     rest(bench, Duration::from_secs(1), step)?;
     let processes = running.processes();
-    let begin = Look::take(&processes)?;
+    let begin = CounterSnapshot::take(&processes)?;
     rest(bench, Duration::from_secs_f64(bench.effort.at_rest), step)?;
-    let spent = Look::take(&processes)?.since(&begin);
+    let spent = CounterSnapshot::take(&processes)?.since(&begin);
     let figures = [
         (Metric::UntilReady, ready.as_secs_f64() * 1e3),
         (Metric::Resident, Memory::of(&processes)?.resident as f64 / MIB),

@@ -35,7 +35,7 @@ pub fn members(bench: &mut Bench) -> Result<Sample> {
 /// Runs the command once, and measures it from start to end.
 fn show(bench: &mut Bench, what: &str, prove: impl Fn(&serde_json::Value) -> Result<()>) -> Result<Sample> {
     if bench.crowd.is_none() {
-        bench.crowd = Some(Crowd::gather(bench)?);
+        bench.crowd = Some(FullCloud::gather(bench)?);
     }
     let crowd = bench.crowd.as_mut().context("it was gathered just now")?;
     crowd.calls()?;
@@ -78,16 +78,16 @@ fn follow(child: &mut Child) -> Result<(Vec<u8>, u64)> {
 }
 
 /// A fake cloud that is full.
-pub struct Crowd {
-    fake: Fake,
+pub struct FullCloud {
+    fake: FakeCloudProcess,
     /// Has the clouds.yaml that leads there.
     folder: tempfile::TempDir,
 }
 
-impl Crowd {
+impl FullCloud {
     fn gather(bench: &Bench) -> Result<Self> {
         let size = [bench.effort.balancers, bench.effort.members];
-        let mut fake = Fake::start(&bench.programs.seaway, "crowded_cloud", &size)?;
+        let mut fake = FakeCloudProcess::start(&bench.programs.seaway, "crowded_cloud", &size)?;
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let url = fake.line().context("the fake cloud did not come up")?;
         let yaml = format!(
@@ -107,13 +107,13 @@ impl Crowd {
 }
 
 /// A fake cloud in a process of its own, which answers a line by a line. It ends with its input.
-pub struct Fake {
+pub struct FakeCloudProcess {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-impl Fake {
+impl FakeCloudProcess {
     /// An example of `crates/testkit`, which is built beside the program.
     pub fn start(seaway: &Path, example: &str, size: &[usize]) -> Result<Self> {
         let program = seaway.with_file_name("examples").join(example);
@@ -141,7 +141,7 @@ impl Fake {
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeCloudProcess {
     fn drop(&mut self) {
         self.input = None;
         let _ended = self.child.wait();

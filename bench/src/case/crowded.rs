@@ -14,7 +14,7 @@ use crate::contender::certificate::Certificate;
 use crate::contender::seaway::{self, crowded};
 use crate::contender::{Contender, FRONT_DOOR, Running, SECURE_DOOR};
 use crate::cores::Memory;
-use crate::load::web::{Hosts, Question, Web};
+use crate::load::web::{Hosts, RequestOptions, Web};
 use crate::load::wire::{Wire, terms};
 use crate::sys;
 
@@ -38,7 +38,7 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) ->
     let ready = running.wait_until(Duration::from_secs(60), seaway::is_ready)?;
 
     let secure = case == Case::Certificates;
-    let question = Question {
+    let question = RequestOptions {
         to: if secure { SECURE_DOOR } else { FRONT_DOOR },
         answer: 1 << 10,
         inspect: true,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::kubernetes::{self, Scene, Told, cpu, node, settle};
+use super::kubernetes::{self, AddressesByService, Scene, cpu, node, settle};
 use super::{Bench, Metric, Sample, Target};
 use crate::contender::Running;
 use crate::contender::seaway::member::Part;
@@ -37,7 +37,7 @@ pub fn sample(bench: &mut Bench, hosts: usize) -> Result<Sample> {
     let version = scene.version()?;
     let running: Vec<Running> = (0..hosts).map(|host| start(&scene, host)).collect::<Result<_>>()?;
     let controller = scene.start(Part::Controller)?;
-    let mut told = Told::new();
+    let mut told = AddressesByService::new();
     let all_told = scene.wait_until_told(&mut told, version, begin);
     all_told.with_context(|| kubernetes::words(&controller, &running[0]))?;
     scene.until_silent()?;
@@ -71,18 +71,23 @@ struct Processes {
 }
 
 /// Seconds of CPU so far: of the controller, of a host on average, and of the API server.
-struct Spent([f64; 3]);
+struct CpuSeconds([f64; 3]);
 
 impl Processes {
-    fn spent(&self, scene: &Scene<'_>) -> Result<Spent> {
+    fn spent(&self, scene: &Scene<'_>) -> Result<CpuSeconds> {
         let hosts: f64 = self.hosts.iter().map(cpu).sum::<Result<f64>>()?;
         let server = scene.plane.process("apiserver")?;
         let server = crate::cores::cpu_time(server).context("the API server has ended")?;
-        Ok(Spent([cpu(&self.controller)?, hosts / self.hosts.len() as f64, server]))
+        Ok(CpuSeconds([cpu(&self.controller)?, hosts / self.hosts.len() as f64, server]))
     }
 
     /// One Service after the other. Each comes alone: what hosts and controller still write about the one before is over.
-    fn make(&self, scene: &mut Scene<'_>, told: &mut Told, new: usize) -> Result<Vec<(Metric, f64)>> {
+    fn make(
+        &self,
+        scene: &mut Scene<'_>,
+        told: &mut AddressesByService,
+        new: usize,
+    ) -> Result<Vec<(Metric, f64)>> {
         let (mark, before) = (scene.plane.mark()?, self.spent(scene)?);
         let mut took = Vec::with_capacity(new);
         for _ in 0..new {

@@ -63,7 +63,7 @@ pub fn sample(bench: &mut Bench) -> Result<Sample> {
     // Controllers of Kubernetes, which have just begun, go through all of it first.
     settle_below(RIG_REST, scene.plane.controllers()?, bench.effort)?;
     let mut figures = Vec::new();
-    let mut note = |found: Found| {
+    let mut note = |found: MetricValues| {
         let words: Vec<String> =
             found.iter().map(|(it, figure)| format!("{} {figure:.2}", it.label())).collect();
         println!("  {}", words.join(", "));
@@ -88,10 +88,10 @@ pub(super) struct Scene<'a> {
     services: usize,
 }
 
-type Found = Vec<(Metric, f64)>;
+type MetricValues = Vec<(Metric, f64)>;
 
 /// The addresses that Services were told, by their names.
-pub(super) type Told = HashMap<String, Ipv4Addr>;
+pub(super) type AddressesByService = HashMap<String, Ipv4Addr>;
 
 impl<'a> Scene<'a> {
     /// An empty control plane, or one that is as it was kept.
@@ -161,12 +161,12 @@ impl<'a> Scene<'a> {
         Ok(listed["metadata"]["resourceVersion"].as_str().context("a list has a version")?.to_owned())
     }
 
-    fn install(&self) -> Result<(Running, Running, Told, Found)> {
+    fn install(&self) -> Result<(Running, Running, AddressesByService, MetricValues)> {
         let version = self.version()?;
         let (mark, begin) = (self.plane.mark()?, Instant::now());
         let host = self.start(Part::Node)?;
         let controller = self.start(Part::Controller)?;
-        let mut told = Told::new();
+        let mut told = AddressesByService::new();
         self.wait_until_told(&mut told, version, begin).with_context(|| words(&controller, &host))?;
         let installed = begin.elapsed().as_secs_f64();
         let [spent, spent_by_host] = [&controller, &host].map(cpu);
@@ -190,7 +190,12 @@ impl<'a> Scene<'a> {
     }
 
     /// Until all Services are: those who were told before are among them.
-    pub(super) fn wait_until_told(&self, told: &mut Told, mut version: String, begin: Instant) -> Result<()> {
+    pub(super) fn wait_until_told(
+        &self,
+        told: &mut AddressesByService,
+        mut version: String,
+        begin: Instant,
+    ) -> Result<()> {
         let Err(error) = self.hear_all(&self.plane.api()?, told, &mut version, begin) else { return Ok(()) };
         let _kinds = self.written(0)?;
         let untold = (0..self.services).map(objects::name).find(|it| !told.contains_key(it));
@@ -199,7 +204,13 @@ impl<'a> Scene<'a> {
         bail!("{} of {}: {error:#}: {untold} has the status {}", told.len(), self.services, object["status"])
     }
 
-    fn hear_all(&self, api: &Api, told: &mut Told, version: &mut String, begin: Instant) -> Result<()> {
+    fn hear_all(
+        &self,
+        api: &Api,
+        told: &mut AddressesByService,
+        version: &mut String,
+        begin: Instant,
+    ) -> Result<()> {
         // An API server ends watches that are not read fast enough.
         while begin.elapsed() < PATIENCE {
             let path = format!("{}?watch=true&resourceVersion={version}", objects::SERVICES);
@@ -219,7 +230,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Some of all answer, through the data plane, from a pod of their own.
-    fn prove(&self, told: &Told) -> Result<()> {
+    fn prove(&self, told: &AddressesByService) -> Result<()> {
         for service in (0..self.services).step_by(self.services.div_ceil(50)) {
             let at = door(told, service)?;
             let pod =
@@ -229,7 +240,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    fn restart_controller(&self, old: Running) -> Result<(Running, Found)> {
+    fn restart_controller(&self, old: Running) -> Result<(Running, MetricValues)> {
         settle(&old, self.bench.effort)?;
         drop(old);
         let mark = self.plane.mark()?;
@@ -246,7 +257,7 @@ impl<'a> Scene<'a> {
         Ok((controller, found))
     }
 
-    fn restart_host(&self, old: Running, told: &Told) -> Result<(Running, Found)> {
+    fn restart_host(&self, old: Running, told: &AddressesByService) -> Result<(Running, MetricValues)> {
         drop(old);
         let mark = self.plane.mark()?;
         let host = self.start(Part::Node)?;
@@ -291,16 +302,16 @@ impl<'a> Scene<'a> {
     }
 
     /// One Service after the other gets a pod that nobody had.
-    fn change_endpoints(&self, told: &Told) -> Result<Found> {
+    fn change_endpoints(&self, told: &AddressesByService) -> Result<MetricValues> {
         self.change_endpoints_by(told, |_, _| Ok(()))
     }
 
     /// `lead`: what is to be done before the Service at that address is asked.
     pub(super) fn change_endpoints_by(
         &self,
-        told: &Told,
+        told: &AddressesByService,
         lead: impl Fn(SocketAddrV4, usize) -> Result<()>,
-    ) -> Result<Found> {
+    ) -> Result<MetricValues> {
         let changes = self.bench.effort.changes();
         let mut api = self.plane.api()?;
         let mut took = Vec::with_capacity(changes);
@@ -327,7 +338,7 @@ impl<'a> Scene<'a> {
         ])
     }
 
-    fn rest(&self, controller: &Running, host: &Running) -> Result<Found> {
+    fn rest(&self, controller: &Running, host: &Running) -> Result<MetricValues> {
         for running in [controller, host] {
             settle(running, self.bench.effort)?;
         }
@@ -351,7 +362,7 @@ impl<'a> Scene<'a> {
         ])
     }
 
-    fn heartbeats(&self, controller: &Running, host: &Running) -> Result<Found> {
+    fn heartbeats(&self, controller: &Running, host: &Running) -> Result<MetricValues> {
         let marked = || -> Result<u64> { Ok(Part::Controller.marked()? + Part::Node.marked()?) };
         let before = marked()?;
         let spent = cpu(controller)? + cpu(host)?;
@@ -380,7 +391,7 @@ pub(super) fn node(index: usize) -> String {
     format!("node-{index:03}")
 }
 
-pub(super) fn door(told: &Told, service: usize) -> Result<SocketAddrV4> {
+pub(super) fn door(told: &AddressesByService, service: usize) -> Result<SocketAddrV4> {
     let name = objects::name(service);
     Ok(SocketAddrV4::new(*told.get(&name).with_context(|| format!("{name} has no address"))?, 80))
 }

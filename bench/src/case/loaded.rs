@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::{Bench, Case, Effort, Sample, held, saturation, web};
 use crate::contender::{BULK, Contender, DATAGRAMS, Role, Running, SMALL};
-use crate::cores::{Look, Spent};
+use crate::cores::{CounterSnapshot, CpuUsage};
 use crate::load::connect::Connects;
 use crate::load::exchange::{Exchanges, Shape};
 use crate::load::flows::Flows;
@@ -67,7 +67,7 @@ pub fn loaded(bench: &mut Bench, running: &Running, clients: Box<dyn Clients>, r
 }
 
 /// What a contender can do at most.
-pub struct Highest {
+pub struct MaxRate {
     pub rate: f64,
     /// Percent that core 0 was busy with it: much below 100, core 1 was the limit.
     pub load: f64,
@@ -75,12 +75,12 @@ pub struct Highest {
 }
 
 /// Requests per second over 64 connections when the next request follows each answer at once.
-pub fn highest_rate(bench: &mut Bench, contender: Contender) -> Result<Highest> {
+pub fn highest_rate(bench: &mut Bench, contender: Contender) -> Result<MaxRate> {
     let running = contender.start(&bench.programs, Role::Stream)?;
     let clients = clients(bench, Case::Latency)?;
     let (run, spent) = measure(bench, &running, clients, None)?;
     let load = spent.busy / spent.wall * 100.0;
-    Ok(Highest { rate: run.answered as f64 / run.seconds, load, noise: noise(&spent, 1.0) })
+    Ok(MaxRate { rate: run.answered as f64 / run.seconds, load, noise: noise(&spent, 1.0) })
 }
 
 fn clients(bench: &mut Bench, case: Case) -> Result<Box<dyn Clients>> {
@@ -123,7 +123,7 @@ fn measure(
     running: &Running,
     clients: Box<dyn Clients>,
     rate: Option<Rate>,
-) -> Result<(Run, Spent)> {
+) -> Result<(Run, CpuUsage)> {
     let Effort { warm_up, seconds, .. } = bench.effort;
     measure_for(bench, running, clients, rate, [warm_up, seconds])
 }
@@ -135,11 +135,11 @@ pub fn measure_for(
     mut clients: Box<dyn Clients>,
     rate: Option<Rate>,
     [warm_up, seconds]: [f64; 2],
-) -> Result<(Run, Spent)> {
+) -> Result<(Run, CpuUsage)> {
     let processes = running.processes();
     let mut looks = Vec::with_capacity(2);
     let run = bench.rig.run(&mut *clients, rate, warm_up, seconds, || {
-        looks.push(Look::take(&processes)?);
+        looks.push(CounterSnapshot::take(&processes)?);
         Ok(())
     })?;
     drop(clients);
@@ -148,7 +148,7 @@ pub fn measure_for(
     Ok((run, spent.context("a run marks its begin and its end")?))
 }
 
-fn judge(run: Run, spent: Spent, rate: f64, noise: Option<String>, is_a_trial: bool) -> Sample {
+fn judge(run: Run, spent: CpuUsage, rate: f64, noise: Option<String>, is_a_trial: bool) -> Sample {
     let Run { seconds, answered, mut errors, mut complaints, mut latencies } = run;
     let (count, wrong) = (answered.max(1) as f64, errors);
     let achieved = answered as f64 / seconds;
@@ -180,14 +180,14 @@ pub fn due(rate: f64, seconds: f64) -> f64 {
 
 /// Workers that share a core with the load wait for it, which is what the case measures: only what the hypervisor took
 /// is noise then.
-pub fn noise_of(case: Case, spent: &Spent, strictness: f64) -> Option<String> {
+pub fn noise_of(case: Case, spent: &CpuUsage, strictness: f64) -> Option<String> {
     let shared = case.workers() > 1;
-    let stolen = Spent { others: Some(0.0), queued: 0.0, generator_queued: 0.0, ..*spent };
+    let stolen = CpuUsage { others: Some(0.0), queued: 0.0, generator_queued: 0.0, ..*spent };
     noise(if shared { &stolen } else { spent }, strictness)
 }
 
 /// Whether something other than the contender and its load used the cores.
-pub fn noise(spent: &Spent, strictness: f64) -> Option<String> {
+pub fn noise(spent: &CpuUsage, strictness: f64) -> Option<String> {
     let shares = [
         match spent.others {
             Some(others) => ("busy with others on core 0", others, FOREIGN),
@@ -209,9 +209,9 @@ pub fn noise(spent: &Spent, strictness: f64) -> Option<String> {
 pub fn wait_for_quiet(patience: Duration) -> Result<bool> {
     let deadline = now() + patience.as_nanos() as u64;
     loop {
-        let begin = Look::take(&[])?;
+        let begin = CounterSnapshot::take(&[])?;
         thread::sleep(Duration::from_millis(250));
-        let spent = Look::take(&[])?.since(&begin);
+        let spent = CounterSnapshot::take(&[])?.since(&begin);
         if spent.both_busy / spent.wall < 0.08 {
             return Ok(true);
         }
@@ -225,7 +225,7 @@ pub fn wait_for_quiet(patience: Duration) -> Result<bool> {
 mod tests {
     use super::*;
 
-    const QUIET: Spent = Spent {
+    const QUIET: CpuUsage = CpuUsage {
         wall: 2.0,
         busy: 1.0,
         task: 0.96,
@@ -241,17 +241,19 @@ mod tests {
         assert_eq!(noise(&QUIET, 1.0), None);
         assert!(noise(&QUIET, 30.0).is_some());
         assert!(
-            noise(&Spent { others: Some(0.2), ..QUIET }, 1.0).unwrap().contains("10.0 % busy with others")
+            noise(&CpuUsage { others: Some(0.2), ..QUIET }, 1.0).unwrap().contains("10.0 % busy with others")
         );
         assert!(
-            noise(&Spent { others: None, task: 0.6, ..QUIET }, 1.0)
+            noise(&CpuUsage { others: None, task: 0.6, ..QUIET }, 1.0)
                 .unwrap()
                 .contains("20.0 % busy with others")
         );
-        assert_eq!(noise(&Spent { others: None, task: 0.9, ..QUIET }, 1.0), None);
-        assert!(noise(&Spent { queued: 0.1, ..QUIET }, 1.0).unwrap().contains("contender waiting"));
-        assert!(noise(&Spent { generator_queued: 0.1, ..QUIET }, 1.0).unwrap().contains("generator waiting"));
-        assert!(noise(&Spent { stolen: 0.1, ..QUIET }, 1.0).unwrap().contains("hypervisor"));
+        assert_eq!(noise(&CpuUsage { others: None, task: 0.9, ..QUIET }, 1.0), None);
+        assert!(noise(&CpuUsage { queued: 0.1, ..QUIET }, 1.0).unwrap().contains("contender waiting"));
+        assert!(
+            noise(&CpuUsage { generator_queued: 0.1, ..QUIET }, 1.0).unwrap().contains("generator waiting")
+        );
+        assert!(noise(&CpuUsage { stolen: 0.1, ..QUIET }, 1.0).unwrap().contains("hypervisor"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const TRIES: usize = 2;
 const TIMES: [f64; 2] = [0.2, 0.8];
 const TIMES_OF_A_TRIAL: [f64; 2] = [0.05, 0.1];
 
-pub struct Highest {
+pub struct MaxRate {
     pub rate: f64,
     /// Percent that core 0 was busy with it.
     pub load: f64,
@@ -23,12 +23,12 @@ pub struct Highest {
 
 /// What was found of a contender in earlier rounds.
 #[derive(Clone, Copy)]
-pub struct Found {
+pub struct SearchResult {
     rate: f64,
     searches: u32,
 }
 
-impl Found {
+impl SearchResult {
     /// Where the next search begins: near, and each time elsewhere between two steps. From the same place, each round would find
     /// the same step, and the interval of all would hide what a step is wide.
     fn next(self) -> f64 {
@@ -45,12 +45,12 @@ pub fn highest(
     case: Case,
     contender: Contender,
     rate: f64,
-) -> Result<Highest> {
+) -> Result<MaxRate> {
     let is_a_trial = bench.effort.is_a_trial();
     let times = if is_a_trial { TIMES_OF_A_TRIAL } else { TIMES };
     let before = bench.highest.get(&(case, contender)).copied();
     let mut search = before.map_or_else(|| Search::from(rate), |it| Search::near(it.next()));
-    let mut best = Highest { rate: 0.0, load: 0.0, noise: None };
+    let mut best = MaxRate { rate: 0.0, load: 0.0, noise: None };
     // That it works shows at the first rate.
     for _ in 0..if is_a_trial { 1 } else { usize::MAX } {
         let Some(rate) = search.next() else { break };
@@ -64,7 +64,7 @@ pub fn highest(
             holds = run.errors == 0 && answered && tail <= P99;
             if holds {
                 let load = spent.busy / spent.wall * 100.0;
-                best = Highest { rate, load, noise: loaded::noise_of(case, &spent, 1.0) };
+                best = MaxRate { rate, load, noise: loaded::noise_of(case, &spent, 1.0) };
                 break;
             }
         }
@@ -72,7 +72,7 @@ pub fn highest(
     }
     if best.rate > 0.0 {
         let searches = before.map_or(0, |it| it.searches) + 1;
-        bench.highest.insert((case, contender), Found { rate: best.rate, searches });
+        bench.highest.insert((case, contender), SearchResult { rate: best.rate, searches });
     }
     Ok(best)
 }
@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn each_round_begins_elsewhere_within_one_step() {
-        let begins: Vec<f64> = (1..=5).map(|searches| Found { rate: 1_000.0, searches }.next()).collect();
+        let begins: Vec<f64> =
+            (1..=5).map(|searches| SearchResult { rate: 1_000.0, searches }.next()).collect();
         assert!(begins.iter().all(|it| (975.0..1_025.0).contains(it)), "{begins:?}");
         let apart = |a: f64, b: f64| (a - b).abs() > 3.0;
         assert!(

@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::{Bench, Case, held};
 use crate::contender::{CALLS, Contender, SECURE, SPLICED, STREAMS, WEB};
 use crate::load::exchange::{Exchanges, Shape};
-use crate::load::streams::{Manner, Streams};
-use crate::load::web::{Question, Web};
+use crate::load::streams::{StreamOptions, Streams};
+use crate::load::web::{RequestOptions, Web};
 use crate::load::{Clients, Rig};
 use crate::metric::Metric;
 use crate::target::{Against, Target};
@@ -134,14 +134,15 @@ pub fn steps(connections: usize) -> impl Iterator<Item = usize> {
 /// Opens so many connections, asks once on each, and keeps them.
 pub fn idle(rig: &mut Rig, case: Case, count: usize) -> Result<Box<dyn Clients>> {
     if case == Case::Http2Idle {
-        let mut clients = Streams::new(Manner { to: STREAMS, streams: 1, answer: 1 << 10, calls: false });
+        let mut clients =
+            Streams::new(StreamOptions { to: STREAMS, streams: 1, answer: 1 << 10, calls: false });
         steps(count).try_for_each(|step| clients.open(rig, step))?;
         return Ok(Box::new(clients));
     }
     let secure = case == Case::TlsIdle;
     let to = if secure { SECURE } else { WEB };
     let mut clients =
-        Web::new(Question { to, answer: 1 << 10, inspect: true, anew: false, secure, hosts: None });
+        Web::new(RequestOptions { to, answer: 1 << 10, inspect: true, anew: false, secure, hosts: None });
     steps(count).try_for_each(|step| clients.open(rig, step))?;
     Ok(Box::new(clients))
 }
@@ -155,10 +156,10 @@ pub fn clients(bench: &mut Bench, case: Case, contender: Contender) -> Result<Bo
         _ if secure => SECURE,
         _ => WEB,
     };
-    let question = Question { to, answer, inspect: true, anew: false, secure, hosts: None };
+    let question = RequestOptions { to, answer, inspect: true, anew: false, secure, hosts: None };
     Ok(match case {
         Case::HttpConnect | Case::TlsHandshake => {
-            let mut clients = Web::new(Question { anew: true, ..question });
+            let mut clients = Web::new(RequestOptions { anew: true, ..question });
             rig.prove(&mut clients, 8)?;
             Box::new(clients)
         }
@@ -166,7 +167,7 @@ pub fn clients(bench: &mut Bench, case: Case, contender: Contender) -> Result<Bo
             let calls = case == Case::Grpc;
             let to = if calls { CALLS } else { STREAMS };
             let streams = if case == Case::Http2Crowd { 1 } else { STREAMS_EACH };
-            let mut clients = Streams::new(Manner { to, streams, answer, calls });
+            let mut clients = Streams::new(StreamOptions { to, streams, answer, calls });
             steps(connections).try_for_each(|step| clients.open(rig, step))?;
             Box::new(clients)
         }
@@ -179,7 +180,7 @@ pub fn clients(bench: &mut Bench, case: Case, contender: Contender) -> Result<Bo
         Case::HttpBulk => {
             // Byte for byte once, before the counting begins.
             Web::new(question.clone()).open(rig, 4)?;
-            let mut clients = Web::new(Question { inspect: false, ..question });
+            let mut clients = Web::new(RequestOptions { inspect: false, ..question });
             clients.open(rig, connections)?;
             Box::new(clients)
         }

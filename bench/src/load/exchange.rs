@@ -34,13 +34,13 @@ pub struct Exchanges {
 
 struct Connection {
     fd: OwnedFd,
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
     /// The answer to the wish to become a WebSocket, until it is whole.
     upgrading: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy)]
-struct Asked {
+struct PendingRequest {
     sequence: u64,
     due: u64,
     head: [u8; ANSWER_HEAD],
@@ -175,8 +175,12 @@ impl Clients for Exchanges {
                 if len < request.len {
                     tally.error(|| format!("only {len} bytes of a request fitted the socket"));
                 }
-                connection.asked =
-                    Some(Asked { sequence: self.sequence, due, head: [0; ANSWER_HEAD], received: 0 });
+                connection.asked = Some(PendingRequest {
+                    sequence: self.sequence,
+                    due,
+                    head: [0; ANSWER_HEAD],
+                    received: 0,
+                });
             }
             Err(error) => tally.error(|| format!("cannot send: {error}")),
         }

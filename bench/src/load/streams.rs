@@ -14,7 +14,7 @@ use crate::pace::now;
 use crate::sys::{Epoll, Event, READABLE, WRITABLE};
 
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct StreamOptions {
     pub to: SocketAddrV4,
     /// At a time, over one connection.
     pub streams: usize,
@@ -24,7 +24,7 @@ pub struct Manner {
 }
 
 pub struct Streams {
-    manner: Manner,
+    manner: StreamOptions,
     connections: Vec<Connection>,
     /// A connection for each further question that it may carry.
     idle: VecDeque<usize>,
@@ -35,7 +35,7 @@ pub struct Streams {
 struct Connection {
     wire: Option<Wire>,
     stands: bool,
-    asked: HashMap<u32, Asked>,
+    asked: HashMap<u32, PendingRequest>,
     next: u32,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -43,7 +43,7 @@ struct Connection {
     taken: u32,
 }
 
-struct Asked {
+struct PendingRequest {
     request: Request,
     due: u64,
     body: Vec<u8>,
@@ -51,7 +51,7 @@ struct Asked {
 }
 
 impl Streams {
-    pub fn new(manner: Manner) -> Self {
+    pub fn new(manner: StreamOptions) -> Self {
         let buffer = vec![0; 1 << 16];
         Self { manner, connections: vec![], idle: VecDeque::new(), sequence: 0, buffer }
     }
@@ -198,7 +198,7 @@ impl Connection {
             frames::put(out, frames::DATA, frames::END_STREAM, stream, &body);
             self.window -= (grpc::PREFIX + request.len) as i64;
         }
-        self.asked.insert(stream, Asked { request, due, body: Vec::new(), is_ok: false });
+        self.asked.insert(stream, PendingRequest { request, due, body: Vec::new(), is_ok: false });
         self.flush()
     }
 }
@@ -238,7 +238,7 @@ fn call(fields: &mut Vec<u8>, first: bool) {
 impl Clients for Streams {
     fn ask(&mut self, _epoll: &Epoll, due: u64, tally: &mut Tally) -> Result<bool> {
         let Some(index) = self.idle.pop_front() else { return Ok(false) };
-        let Manner { answer, calls, .. } = self.manner;
+        let StreamOptions { answer, calls, .. } = self.manner;
         let len = if calls { answer } else { REQUEST_HEAD };
         let connection = &mut self.connections[index];
         if connection.window < (grpc::PREFIX + len) as i64 {

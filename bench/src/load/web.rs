@@ -22,7 +22,7 @@ const UNDER_WAY: usize = 512;
 
 /// What is asked, and how.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct RequestOptions {
     pub to: SocketAddrV4,
     pub answer: usize,
     /// Compare each byte of the bodies; otherwise they are counted and dropped inside the kernel.
@@ -44,7 +44,7 @@ pub struct Hosts {
 }
 
 pub struct Web {
-    question: Question,
+    question: RequestOptions,
     terms: Arc<ClientConfig>,
     slots: Vec<Option<Connection>>,
     /// With `anew` those that are free; else those that stand and have nothing to do.
@@ -58,10 +58,10 @@ struct Connection {
     wire: Wire,
     connected: bool,
     stands: bool,
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
 }
 
-struct Asked {
+struct PendingRequest {
     request: Request,
     due: u64,
     /// Of the head, as long as it is not whole; then of the body's own head.
@@ -70,7 +70,7 @@ struct Asked {
 }
 
 impl Web {
-    pub fn new(question: Question) -> Self {
+    pub fn new(question: RequestOptions) -> Self {
         let free = if question.anew { UNDER_WAY } else { 0 };
         Self {
             question,
@@ -212,7 +212,7 @@ impl Web {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     fn take(&mut self, mut bytes: &[u8], inspect: bool, tally: &mut Tally) -> io::Result<()> {
         let expected = self.request.answer_len;
         if self.body.is_none() {
@@ -257,13 +257,13 @@ impl Clients for Web {
         let Some(slot) = self.idle.pop_front() else { return Ok(false) };
         self.sequence += 1;
         tally.asked += 1;
-        let Question { answer, anew, .. } = self.question;
+        let RequestOptions { answer, anew, .. } = self.question;
         if anew {
             self.connect(epoll, slot)?;
         }
         let request = Request { sequence: self.sequence, len: REQUEST_HEAD, answer_len: answer, close: anew };
         if let Some(connection) = &mut self.slots[slot] {
-            connection.asked = Some(Asked { request, due, beginning: Vec::new(), body: None });
+            connection.asked = Some(PendingRequest { request, due, beginning: Vec::new(), body: None });
         }
         if !anew && let Err(error) = self.send(slot, tally) {
             tally.error(|| format!("cannot send: {error}"));

@@ -45,22 +45,22 @@ const FIELDS: &str =
 
 /// Whether this is the head of a question, all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ParsedRequest {
     More,
     Whole(Request),
     Broken,
 }
 
-pub fn asked(bytes: &[u8]) -> Asked {
+pub fn asked(bytes: &[u8]) -> ParsedRequest {
     if !bytes.ends_with(END) {
-        return if bytes.len() > LONGEST_HEAD { Asked::Broken } else { Asked::More };
+        return if bytes.len() > LONGEST_HEAD { ParsedRequest::Broken } else { ParsedRequest::More };
     }
     let line = bytes.iter().position(|byte| *byte == b'\r').map_or(bytes, |at| &bytes[..at]);
     let target = line.strip_prefix(b"GET ").and_then(|rest| rest.strip_suffix(b" HTTP/1.1"));
     match target.and_then(digits) {
         // Our client asked its contender to close, which is none of ours.
-        Some(request) => Asked::Whole(Request { close: false, ..request }),
-        None => Asked::Broken,
+        Some(request) => ParsedRequest::Whole(Request { close: false, ..request }),
+        None => ParsedRequest::Broken,
     }
 }
 
@@ -122,9 +122,9 @@ mod tests {
     fn a_question_survives_the_wire_and_what_a_contender_puts_before_it() {
         let mut out = Vec::new();
         ask(&mut out, "bench.example", "/some/where", &REQUEST);
-        assert_eq!(asked(&out), Asked::Whole(REQUEST));
-        assert_eq!(asked(&out[..out.len() - 1]), Asked::More);
-        assert_eq!(asked(b"GET / HTTP/1.1\r\n\r\n"), Asked::Broken);
+        assert_eq!(asked(&out), ParsedRequest::Whole(REQUEST));
+        assert_eq!(asked(&out[..out.len() - 1]), ParsedRequest::More);
+        assert_eq!(asked(b"GET / HTTP/1.1\r\n\r\n"), ParsedRequest::Broken);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::Size;
-use crate::case::cloud::Fake;
+use crate::case::cloud::FakeCloudProcess;
 use crate::contender::seaway::member::{NAMESPACE, Part};
 use crate::contender::{Programs, Running};
 use crate::cores;
@@ -41,7 +41,7 @@ const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balan
 pub struct Cluster<'a> {
     controller: Option<Running>,
     plane: Plane,
-    fake: Fake,
+    fake: FakeCloudProcess,
     programs: &'a Programs,
     size: Size,
     conf: PathBuf,
@@ -59,7 +59,7 @@ pub enum Audit {
 /// What was asked of the cloud for a change, as the fake tells it.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spent {
+pub struct ApiUsage {
     pub calls: usize,
     pub polls: usize,
     pub heartbeats: usize,
@@ -75,7 +75,7 @@ pub struct Spent {
     pub cpu: f64,
 }
 
-impl Spent {
+impl ApiUsage {
     /// What was counted is of the change that was meant.
     pub fn shows(&self, kinds: &[(&str, usize)]) -> Result<()> {
         for (kind, count) in kinds {
@@ -89,7 +89,7 @@ impl Spent {
 impl<'a> Cluster<'a> {
     /// With its Nodes and its controller, and no Service.
     pub fn up(programs: &'a Programs, size: Size) -> Result<Self> {
-        let mut fake = Fake::start(&programs.seaway, "cloud_at_work", &[size.nodes + 1])?;
+        let mut fake = FakeCloudProcess::start(&programs.seaway, "cloud_at_work", &[size.nodes + 1])?;
         let there: Value = serde_json::from_str(&fake.line().context("the fake cloud did not come up")?)?;
         let text = |field: &str| there[field].as_str().context("the fake cloud says where it is");
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
@@ -147,7 +147,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// A controller begins to lead, and looks at all that is there.
-    pub fn lead(&mut self, audit: Audit) -> Result<Spent> {
+    pub fn lead(&mut self, audit: Audit) -> Result<ApiUsage> {
         let config = self.folder.path().join("seaway.yaml");
         let every = if audit == Audit::Often { "1m" } else { "1h" };
         let admin = Part::Controller.admin();
@@ -172,7 +172,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Services of these names; whether one of their ports ends TLS.
-    pub fn create(&mut self, services: &[(&str, bool)]) -> Result<Spent> {
+    pub fn create(&mut self, services: &[(&str, bool)]) -> Result<ApiUsage> {
         // Floating IPs are counted where there is one Service: nobody has a hundred of them.
         let is_internal = services.len() > 1;
         self.changed(
@@ -193,7 +193,7 @@ impl<'a> Cluster<'a> {
         )
     }
 
-    pub fn append_port(&mut self, service: &str) -> Result<Spent> {
+    pub fn append_port(&mut self, service: &str) -> Result<ApiUsage> {
         let at = format!("{SERVICES}/{service}");
         let change = |plane: &Plane| -> Result<()> {
             let mut api = plane.api()?;
@@ -204,7 +204,7 @@ impl<'a> Cluster<'a> {
         self.changed("a port follows", change, |_| Ok(true))
     }
 
-    pub fn add_node(&mut self) -> Result<Spent> {
+    pub fn add_node(&mut self) -> Result<ApiUsage> {
         let number = self.size.nodes;
         self.fake.ask("begin")?;
         let before = self.spent()?;
@@ -217,7 +217,7 @@ impl<'a> Cluster<'a> {
         2 * (self.size.services + 4)
     }
 
-    pub fn remove_node(&mut self) -> Result<Spent> {
+    pub fn remove_node(&mut self) -> Result<ApiUsage> {
         let at = format!("{NODES}/{}", node(self.size.nodes));
         let change = |plane: &Plane| plane.api()?.ask("DELETE", &at, None).map(drop);
         self.fake.ask("begin")?;
@@ -226,7 +226,7 @@ impl<'a> Cluster<'a> {
         self.counted("members follow a Node", before, self.pools(), |_| Ok(true))
     }
 
-    pub fn delete(&mut self, service: &str) -> Result<Spent> {
+    pub fn delete(&mut self, service: &str) -> Result<ApiUsage> {
         let at = format!("{SERVICES}/{service}");
         self.changed(
             "a Service is gone",
@@ -240,7 +240,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// What is asked while nothing happens.
-    pub fn rest(&mut self, time: Duration) -> Result<Spent> {
+    pub fn rest(&mut self, time: Duration) -> Result<ApiUsage> {
         self.fake.ask("begin")?;
         let begin = Instant::now();
         while begin.elapsed() < time {
@@ -273,7 +273,7 @@ impl<'a> Cluster<'a> {
         what: &str,
         change: impl FnOnce(&Plane) -> Result<()>,
         is_so: impl FnMut(&Plane) -> Result<bool>,
-    ) -> Result<Spent> {
+    ) -> Result<ApiUsage> {
         self.fake.ask("begin")?;
         let before = self.spent()?;
         change(&self.plane)?;
@@ -287,18 +287,18 @@ impl<'a> Cluster<'a> {
         before: f64,
         writes: usize,
         mut is_so: impl FnMut(&Plane) -> Result<bool>,
-    ) -> Result<Spent> {
+    ) -> Result<ApiUsage> {
         let told = self.settled(what, |plane, it| Ok(it.writes >= writes && is_so(plane)?))?;
         ensure!(told.failed == 0, "{what}: {} requests failed: {:?}", told.failed, told.kinds);
-        Ok(Spent { cpu: self.spent()? - before, ..told })
+        Ok(ApiUsage { cpu: self.spent()? - before, ..told })
     }
 
     /// Waits until it is so, and the cloud is asked nothing more.
     fn settled(
         &mut self,
         what: &str,
-        mut is_so: impl FnMut(&Plane, &Spent) -> Result<bool>,
-    ) -> Result<Spent> {
+        mut is_so: impl FnMut(&Plane, &ApiUsage) -> Result<bool>,
+    ) -> Result<ApiUsage> {
         let begin = Instant::now();
         loop {
             ensure!(!sys::interrupted(), "interrupted");
@@ -316,7 +316,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn told(&mut self) -> Result<Spent> {
+    fn told(&mut self) -> Result<ApiUsage> {
         let line = self.fake.ask("")?;
         serde_json::from_str(&line).with_context(|| format!("the fake cloud said {line}"))
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Size, Spent};
+use super::{ApiUsage, Size};
 use crate::report::{self, machine};
 
 pub struct Table {
@@ -31,11 +31,11 @@ impl Row {
         Self { case, what, theirs: None, ours, polls: None, must }
     }
 
-    pub fn calls(case: &'static str, spent: &Spent, must: f64) -> Self {
+    pub fn calls(case: &'static str, spent: &ApiUsage, must: f64) -> Self {
         Self::of(case, "calls", spent.calls as f64, must).polling(spent)
     }
 
-    pub fn polling(self, spent: &Spent) -> Self {
+    pub fn polling(self, spent: &ApiUsage) -> Self {
         Self { polls: Some(spent.polls), ..self }
     }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn polls_are_in_the_ratio_and_not_in_the_target() {
-        let spent = Spent { calls: 12, polls: 11, ..Spent::default() };
+        let spent = ApiUsage { calls: 12, polls: 11, ..ApiUsage::default() };
         let row = Row::calls("create", &spent, 12.0).beside(230.0);
         assert_eq!(row.line(), "| create | calls | 230 | 12 | 11 | 12 | 0.100 | met |");
         assert!(Row::of("create", "calls", 13.0, 12.0).line().ends_with("| **not met** |"));

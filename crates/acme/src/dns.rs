@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 pub use self::{
     error::DnsError,
     tsig::{TsigAlgorithm, TsigKey},
-    update::{Prerequisite, RecordChange, RecordData, RecordType, Records, Updated},
+    update::{Prerequisite, RecordChange, RecordData, RecordType, Records, UpdateOutcome},
 };
 use self::{
     exchange::exchange,
@@ -87,12 +87,12 @@ impl DnsServer {
         name: &str,
         prerequisites: &[Prerequisite],
         changes: &[RecordChange],
-    ) -> Result<Updated, DnsError> {
+    ) -> Result<UpdateOutcome, DnsError> {
         let request = Request::update(&wire(zone)?, prerequisites, changes)?;
         match exchange(self.at, &request, Some(&self.key)).await?.code {
-            message::NO_ERROR => Ok(Updated::Done),
+            message::NO_ERROR => Ok(UpdateOutcome::Done),
             message::NX_DOMAIN | message::YX_DOMAIN | message::YX_RRSET | message::NX_RRSET => {
-                Ok(Updated::NotAsPresupposed)
+                Ok(UpdateOutcome::NotAsPresupposed)
             }
             code => Err(DnsError::refused(self.at, zone, name, self.key.name(), code)),
         }

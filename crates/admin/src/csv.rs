@@ -12,7 +12,8 @@ use std::{
 use seaway_model::{L4, Time, load_balancer::Balance};
 
 use crate::view::{
-    Bytes, Http, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions, View,
+    ByteCounts, HttpCounts, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions,
+    View,
 };
 
 /// As HAProxy 2.6.12 prints it, the mark in front and the comma at the end included.
@@ -120,7 +121,7 @@ impl Table {
 }
 
 fn frontend(name: &str, protocol: L4, listeners: &[&ListenerView], number: usize) -> Row {
-    let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), Bytes::default(), None, None);
+    let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), ByteCounts::default(), None, None);
     for listener in listeners {
         all = sum(all, &listener.sessions);
         bytes.add_assign(listener.bytes);
@@ -148,7 +149,7 @@ fn frontend(name: &str, protocol: L4, listeners: &[&ListenerView], number: usize
 }
 
 fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
-    let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), Bytes::default(), None, None);
+    let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), ByteCounts::default(), None, None);
     for member in &pool.members {
         all = sum(all, &member.sessions);
         bytes.add_assign(member.bytes);
@@ -188,7 +189,7 @@ fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
 }
 
 /// The columns that all kinds of rows have.
-fn sessions(sessions: &Sessions, bytes: &Bytes, rate: Option<Rate>) -> Row {
+fn sessions(sessions: &Sessions, bytes: &ByteCounts, rate: Option<Rate>) -> Row {
     let mut row = Row::from([
         ("scur", sessions.current.to_string()),
         ("smax", sessions.peak.to_string()),
@@ -205,7 +206,7 @@ fn sessions(sessions: &Sessions, bytes: &Bytes, rate: Option<Rate>) -> Row {
 }
 
 /// Of HTTP alone; `hrsp_other` is what has no status of HTTP, which is never passed on.
-fn answers(row: &mut Row, http: Option<Http>, rate: Option<Rate>) {
+fn answers(row: &mut Row, http: Option<HttpCounts>, rate: Option<Rate>) {
     let Some(http) = http else { return };
     row.extend([
         ("hrsp_1xx", http.answers.interim.to_string()),
@@ -257,7 +258,7 @@ fn status(state: MemberState) -> &'static str {
     }
 }
 
-fn mode(protocol: L4, http: Option<Http>) -> String {
+fn mode(protocol: L4, http: Option<HttpCounts>) -> String {
     http.map_or_else(|| protocol.as_str().to_lowercase(), |_| "http".to_owned())
 }
 

@@ -39,7 +39,7 @@ struct Counts {
 
 impl History {
     /// A minute is over.
-    pub(crate) fn turn(&mut self, view: &View, now: Instant) {
+    pub(crate) fn end_minute(&mut self, view: &View, now: Instant) {
         let passed = self.turned.map_or(MINUTE, |before| now.saturating_duration_since(before));
         self.turned = Some(now);
         // A machine that slept, or was too busy to look, has no bars for that time.
@@ -144,7 +144,7 @@ mod tests {
     use seaway_model::L4;
 
     use super::*;
-    use crate::view::{Answers, Bytes, Http, ListenerView, Refused, Sessions};
+    use crate::view::{ByteCounts, HttpCounts, ListenerView, RejectedCounts, ResponsesByClass, Sessions};
 
     fn view(services: &[(&str, u64, u64)]) -> View {
         let services = services.iter().map(|(name, requests, failed)| ServiceView {
@@ -156,12 +156,12 @@ mod tests {
                 name: String::new(),
                 serving: true,
                 sessions: Sessions::default(),
-                bytes: Bytes::default(),
-                refused: Refused::default(),
+                bytes: ByteCounts::default(),
+                refused: RejectedCounts::default(),
                 errors: 0,
-                http: Some(Http {
+                http: Some(HttpCounts {
                     requests: *requests,
-                    answers: Answers { failed: *failed, ..Answers::default() },
+                    answers: ResponsesByClass { failed: *failed, ..ResponsesByClass::default() },
                 }),
                 rate: None,
             }],
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn each_minute_has_what_was_counted_in_it_and_the_last_is_the_present() {
         let (mut history, start) = (History::default(), Instant::now());
-        history.turn(&view(&[("a", 10, 1)]), start);
-        history.turn(&view(&[("a", 30, 1)]), start + MINUTE);
+        history.end_minute(&view(&[("a", 10, 1)]), start);
+        history.end_minute(&view(&[("a", 30, 1)]), start + MINUTE);
         assert_eq!(last(&history, view(&[("a", 35, 3)]), 4), (vec![0, 10, 20, 5], vec![0, 1, 0, 2]));
         // Two minutes passed unseen; then it counts anew.
-        history.turn(&view(&[("a", 40, 3)]), start + 4 * MINUTE);
+        history.end_minute(&view(&[("a", 40, 3)]), start + 4 * MINUTE);
         assert_eq!(last(&history, view(&[("a", 7, 0)]), 4), (vec![0, 0, 10, 0], vec![0, 0, 2, 0]));
     }
 
@@ -193,17 +193,17 @@ mod tests {
     fn an_hour_and_so_many_services_are_kept_and_what_is_gone_is_forgotten() {
         let (mut history, start) = (History::default(), Instant::now());
         for minute in 0..200_u32 {
-            history.turn(&view(&[("a", u64::from(minute), 0)]), start + minute * MINUTE);
+            history.end_minute(&view(&[("a", u64::from(minute), 0)]), start + minute * MINUTE);
         }
         assert_eq!(history.services.values().map(|it| it.minutes.len()).max(), Some(MINUTES - 1));
         let names: Vec<String> = (0..2 * MOST).map(|it| it.to_string()).collect();
         let many: Vec<_> = names.iter().map(|it| (it.as_str(), 1, 0)).collect();
-        history.turn(&view(&many), start + 200 * MINUTE);
+        history.end_minute(&view(&many), start + 200 * MINUTE);
         assert_eq!(history.services.len(), MOST);
         let mut now = view(&many);
         history.fill(&mut now);
         assert_eq!(now.services.iter().filter(|it| it.history.is_some()).count(), MOST);
-        history.turn(&view(&[]), start + 201 * MINUTE);
+        history.end_minute(&view(&[]), start + 201 * MINUTE);
         assert!(history.services.is_empty());
     }
 }

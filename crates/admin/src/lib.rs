@@ -52,7 +52,9 @@ mod page;
 mod process;
 
 pub use metrics::{MetricsSource, SeriesLimits, api_server_metrics, node_controller_metrics};
-pub use server::guarded::{Authorization, Authorizer, Authorizing, CertificateError, MetricsGuard};
+pub use server::metrics_guard::{
+    Authorization, AuthorizationFuture, Authorizer, CertificateError, MetricsGuard,
+};
 pub use server::{
     Admin, BindError, Binding, BoundSockets, ClosedListener, ViewDetail, ViewFuture, ViewSource,
     immediate_source,

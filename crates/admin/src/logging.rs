@@ -15,7 +15,7 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt::MakeWriter, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
-pub use self::escape::is_forging;
+pub use self::escape::is_unsafe_in_logs;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -106,7 +106,7 @@ where
     let lines = match format {
         Format::Human => {
             let lines = lines.fmt_fields(escape::Fields).with_writer(writer);
-            lines.with_ansi(colour).event_format(human::Line).boxed()
+            lines.with_ansi(colour).event_format(human::HumanFormat).boxed()
         }
         Format::Json => {
             let lines = lines.with_writer(escape::Json(writer));
@@ -162,9 +162,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Paper {
+    impl io::Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn written(format: Format, level: &str, speak: impl FnOnce(&LogHandle)) -> String {
-        let paper = Paper::default();
+        let paper = LogBuffer::default();
         let writer = paper.clone();
         let (subscriber, handle) = subscriber(format, level, false, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || speak(&handle));

@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use self::objects::Objects;
+use self::objects::ObjectSeries;
 pub use self::objects::SeriesLimits;
 pub use self::{api_server::api_server_metrics, node_controllers::node_controller_metrics};
 use prometheus_client::registry::Registry;
@@ -27,7 +27,7 @@ use seaway_model::L4;
 
 use crate::{
     process::Usage,
-    view::{Http, View},
+    view::{HttpCounts, View},
 };
 
 /// Metrics of another crate, registered at each request for `/metrics`.
@@ -41,7 +41,7 @@ pub(crate) struct Metrics {
     members: HashMap<u64, (L4, Counts)>,
     gone: HashMap<L4, Counts>,
     counted: Vec<MetricsSource>,
-    objects: Objects,
+    objects: ObjectSeries,
     /// What was told last, and of when that was.
     last: Option<(Instant, String)>,
 }
@@ -58,12 +58,12 @@ struct Counts {
     connect_errors: u64,
     retries: u64,
     check_failures: u64,
-    http: Http,
+    http: HttpCounts,
 }
 
 impl Metrics {
     pub(crate) fn new(counted: Vec<MetricsSource>, limits: SeriesLimits) -> Metrics {
-        Metrics { counted, objects: Objects::new(limits), ..Metrics::default() }
+        Metrics { counted, objects: ObjectSeries::new(limits), ..Metrics::default() }
     }
 
     /// Of a view of that time. One that is older than the last says what was told then: totals that go back would count as ones that
@@ -81,7 +81,7 @@ impl Metrics {
 
     pub(crate) fn render(&mut self, view: &View, usage: Usage) -> String {
         let totals = self.totals(view);
-        expose::render(view, &totals, usage, &self.counted, self.objects.look(view))
+        expose::render(view, &totals, usage, &self.counted, self.objects.update(view))
     }
 
     fn totals(&mut self, view: &View) -> HashMap<L4, Counts> {
@@ -175,7 +175,7 @@ impl AddAssign for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{Bytes, ListenerView, Refused, ServiceView, Sessions};
+    use crate::view::{ByteCounts, ListenerView, RejectedCounts, ServiceView, Sessions};
 
     fn view(counts: &[(u16, u64)]) -> View {
         let listeners = counts.iter().map(|&(port, total)| ListenerView {
@@ -185,8 +185,8 @@ mod tests {
             name: String::new(),
             serving: true,
             sessions: Sessions { total, ..Sessions::default() },
-            bytes: Bytes::default(),
-            refused: Refused::default(),
+            bytes: ByteCounts::default(),
+            refused: RejectedCounts::default(),
             errors: 0,
             http: None,
             rate: None,

@@ -14,7 +14,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::header::HeaderValue;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::filter::{Filter, Shown};
+pub(crate) use self::filter::{Filter, FilteredView};
 use self::html::text;
 use crate::process::Usage;
 
@@ -47,7 +47,7 @@ impl Page {
         &self.policy
     }
 
-    pub(crate) fn render(&self, shown: &Shown, filter: &Filter, usage: Usage) -> String {
+    pub(crate) fn render(&self, shown: &FilteredView, filter: &Filter, usage: Usage) -> String {
         let live = live::render(shown, filter, usage);
         if filter.live_part {
             return live;

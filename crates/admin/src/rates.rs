@@ -10,7 +10,7 @@ use std::{
 
 use seaway_model::latency::Histogram;
 
-use crate::view::{Bytes, Http, Latency, Measured, MemberView, PoolView, Rate, Sessions, View};
+use crate::view::{ByteCounts, HttpCounts, Latency, LatencySum, MemberView, PoolView, Rate, Sessions, View};
 
 /// How far back a rate looks, if there is a sample that old.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -37,8 +37,8 @@ struct Sample {
 struct Totals {
     connections: u64,
     requests: u64,
-    bytes: Bytes,
-    measured: Measured,
+    bytes: ByteCounts,
+    measured: LatencySum,
 }
 
 impl Default for Sampler {
@@ -104,7 +104,7 @@ impl Sampler {
 
 impl Sample {
     /// In milliseconds; none where nothing was measured since.
-    fn mean(&self, key: u64, now: Measured) -> Option<f64> {
+    fn mean(&self, key: u64, now: LatencySum) -> Option<f64> {
         let before = self.totals.get(&key)?.measured;
         let count = now.count.checked_sub(before.count).filter(|it| *it > 0)?;
         Some(now.micros.checked_sub(before.micros)? as f64 / count as f64 / 1000.0)
@@ -142,9 +142,9 @@ impl Totals {
         Totals::of(&member.sessions, member.http, &member.bytes)
     }
 
-    fn of(sessions: &Sessions, http: Option<Http>, bytes: &Bytes) -> Totals {
+    fn of(sessions: &Sessions, http: Option<HttpCounts>, bytes: &ByteCounts) -> Totals {
         let requests = http.map_or(0, |it| it.requests);
-        Totals { connections: sessions.total, requests, bytes: *bytes, measured: Measured::default() }
+        Totals { connections: sessions.total, requests, bytes: *bytes, measured: LatencySum::default() }
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
     use seaway_model::L4;
 
     use super::*;
-    use crate::view::{ListenerView, Refused, ServiceView};
+    use crate::view::{ListenerView, RejectedCounts, ServiceView};
 
     fn look(total: u64) -> View {
         let listener = ListenerView {
@@ -163,8 +163,8 @@ mod tests {
             name: String::new(),
             serving: true,
             sessions: Sessions { total, ..Sessions::default() },
-            bytes: Bytes { incoming: total * 10, outgoing: total * 100 },
-            refused: Refused::default(),
+            bytes: ByteCounts { incoming: total * 10, outgoing: total * 100 },
+            refused: RejectedCounts::default(),
             errors: 0,
             http: None,
             rate: None,

@@ -1,9 +1,9 @@
 //! The listening sockets, and who may hold how much of them.
 
-pub(crate) mod guarded;
-mod later;
+mod connection_slots;
+mod deferred_listener;
 mod local;
-mod places;
+pub(crate) mod metrics_guard;
 mod routes;
 mod views;
 
@@ -35,11 +35,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-pub use self::later::ClosedListener;
+pub use self::deferred_listener::ClosedListener;
 use self::{
-    guarded::MetricsGuard,
-    later::WantedListener,
-    places::{ConnectionSlot, ConnectionSlots},
+    connection_slots::{ConnectionSlot, ConnectionSlots},
+    deferred_listener::DeferredListener,
+    metrics_guard::MetricsGuard,
     routes::Routes,
 };
 use crate::{
@@ -73,7 +73,7 @@ pub enum ViewDetail {
 }
 
 /// Why this process is not well, if it is not.
-type Fault = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+type LivenessCheck = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A source that makes its View without waiting for other threads.
 pub fn immediate_source(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> ViewSource {
@@ -106,17 +106,17 @@ pub enum BindError {
 
 /// Sockets that listen, before requests are answered.
 pub struct BoundSockets {
-    listeners: Vec<(TcpListener, Grants)>,
+    listeners: Vec<(TcpListener, SocketAccess)>,
     /// For probes of this process alone.
     local: Option<UnixListener>,
     /// Opened when they can be; none of who does without no socket.
-    later: Vec<WantedListener>,
+    later: Vec<DeferredListener>,
     is_patient: bool,
     closed: Arc<watch::Sender<Vec<ClosedListener>>>,
     counted: Vec<MetricsSource>,
     series: SeriesLimits,
     minute: Duration,
-    fault: Fault,
+    fault: LivenessCheck,
     guard: Option<MetricsGuard>,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Debug for BoundSockets {
 
 /// What may be asked for at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Grants {
+enum SocketAccess {
     /// What changes something, too, by whoever may.
     All,
     Reading,
@@ -138,9 +138,9 @@ enum Grants {
     Metrics,
 }
 
-impl Grants {
+impl SocketAccess {
     fn are_of_the_page(self) -> bool {
-        matches!(self, Grants::All | Grants::Reading)
+        matches!(self, SocketAccess::All | SocketAccess::Reading)
     }
 }
 
@@ -152,7 +152,7 @@ impl BoundSockets {
 
     /// As above; but what somebody else has is opened when he has gone, and until then told by [`BoundSockets::closed`]: for who
     /// has more to do than to show a page.
-    pub fn bind_now_or_later(binding: &Binding) -> Result<BoundSockets, BindError> {
+    pub fn bind_or_retry(binding: &Binding) -> Result<BoundSockets, BindError> {
         BoundSockets::nowhere(true).listening(binding)
     }
 
@@ -173,20 +173,20 @@ impl BoundSockets {
     }
 
     fn listening(mut self, binding: &Binding) -> Result<BoundSockets, BindError> {
-        let grants = Grants::All;
+        let grants = SocketAccess::All;
         match binding {
             Binding::Exactly(addresses) => {
                 // A socket for [::] takes IPv4 too, unless it is told that somebody else does.
                 let is_v4_on = |port| addresses.iter().any(|other| other.is_ipv4() && other.port() == port);
                 for &address in addresses {
-                    self.open(WantedListener { address, only_v6: is_v4_on(address.port()), grants })?;
+                    self.open(DeferredListener { address, only_v6: is_v4_on(address.port()), grants })?;
                 }
             }
             Binding::Loopback => {
                 let address = (Ipv4Addr::LOCALHOST, PORT).into();
-                self.open(WantedListener { address, only_v6: false, grants })?;
+                self.open(DeferredListener { address, only_v6: false, grants })?;
                 let wanted =
-                    WantedListener { address: (Ipv6Addr::LOCALHOST, PORT).into(), only_v6: true, grants };
+                    DeferredListener { address: (Ipv6Addr::LOCALHOST, PORT).into(), only_v6: true, grants };
                 match wanted.open() {
                     Err(BindError::Io { source, .. }) if is_family_absent(&source) => {}
                     opened => self.note(wanted, opened)?,
@@ -196,14 +196,14 @@ impl BoundSockets {
         Ok(self)
     }
 
-    fn open(&mut self, wanted: WantedListener) -> Result<(), BindError> {
+    fn open(&mut self, wanted: DeferredListener) -> Result<(), BindError> {
         let opened = wanted.open();
         self.note(wanted, opened)
     }
 
     fn note(
         &mut self,
-        wanted: WantedListener,
+        wanted: DeferredListener,
         opened: Result<TcpListener, BindError>,
     ) -> Result<(), BindError> {
         match opened {
@@ -225,14 +225,14 @@ impl BoundSockets {
         if addresses.iter().any(|it| it.ip() == at || family(it)) {
             return Ok(self);
         }
-        let port = addresses.first().map_or(PORT, SocketAddr::port);
-        self.open(WantedListener { address: (at, port).into(), only_v6: true, grants: Grants::Reading })?;
+        let address = (at, addresses.first().map_or(PORT, SocketAddr::port)).into();
+        self.open(DeferredListener { address, only_v6: true, grants: SocketAccess::Reading })?;
         Ok(self)
     }
 
     /// Answers `/live` and `/ready` there, and nothing else: whatever others do with the status page.
     pub fn with_probe_listener(mut self, at: SocketAddr) -> Result<BoundSockets, BindError> {
-        self.open(WantedListener { address: at, only_v6: true, grants: Grants::Probes })?;
+        self.open(DeferredListener { address: at, only_v6: true, grants: SocketAccess::Probes })?;
         Ok(self)
     }
 
@@ -251,7 +251,7 @@ impl BoundSockets {
         self.guard = Some(guard);
         for &address in at {
             let only_v6 = at.iter().any(|other| other.is_ipv4() && other.port() == address.port());
-            self.open(WantedListener { address, only_v6, grants: Grants::Metrics })?;
+            self.open(DeferredListener { address, only_v6, grants: SocketAccess::Metrics })?;
         }
         Ok(self)
     }
@@ -274,7 +274,7 @@ impl BoundSockets {
     }
 
     /// How long a bar of the last hour is: for tests, which do not wait for minutes.
-    pub fn with_minutes_of(mut self, minute: Duration) -> BoundSockets {
+    pub fn with_history_interval(mut self, minute: Duration) -> BoundSockets {
         self.minute = minute;
         self
     }
@@ -302,13 +302,13 @@ impl BoundSockets {
 
     /// The addresses of the probes `/live` and `/ready` alone.
     pub fn probe_addresses(&self) -> Vec<SocketAddr> {
-        let probes = self.listeners.iter().filter(|(_, grants)| *grants == Grants::Probes);
+        let probes = self.listeners.iter().filter(|(_, grants)| *grants == SocketAccess::Probes);
         probes.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
     /// The addresses of metrics by TLS.
     pub fn metrics_addresses(&self) -> Vec<SocketAddr> {
-        let guarded = self.listeners.iter().filter(|(_, grants)| *grants == Grants::Metrics);
+        let guarded = self.listeners.iter().filter(|(_, grants)| *grants == SocketAccess::Metrics);
         guarded.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
@@ -327,9 +327,9 @@ impl BoundSockets {
             (ConnectionSlots::new(), ConnectionSlots::new(), ConnectionSlots::new());
         let places_of = |grants| {
             Arc::clone(match grants {
-                Grants::Probes => &of_probes,
-                Grants::Metrics => &of_metrics,
-                Grants::All | Grants::Reading => &places,
+                SocketAccess::Probes => &of_probes,
+                SocketAccess::Metrics => &of_metrics,
+                SocketAccess::All | SocketAccess::Reading => &places,
             })
         };
         let mut tasks = JoinSet::new();
@@ -408,20 +408,20 @@ fn is_family_absent(error: &io::Error) -> bool {
 async fn turn_minutes(routes: Arc<Routes>, minute: Duration) {
     loop {
         time::sleep(minute).await;
-        routes.turn_minute().await;
+        routes.end_minute().await;
     }
 }
 
-async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<ConnectionSlots>) {
+async fn accept(socket: TcpListener, grants: SocketAccess, routes: Arc<Routes>, slots: Arc<ConnectionSlots>) {
     let mut connections = JoinSet::new();
     let mut failing = false;
     loop {
         while connections.try_join_next().is_some() {}
-        match listener.accept().await {
+        match socket.accept().await {
             Ok((stream, peer)) => {
                 failing = false;
                 // Not queued: a queue full of whoever has too many would keep out all others.
-                let place = places.take(peer.ip());
+                let place = slots.take(peer.ip());
                 connections.spawn(converse(stream, peer, grants, Arc::clone(&routes), place));
             }
             Err(error) => {
@@ -438,11 +438,11 @@ async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, plac
 async fn converse(
     stream: TcpStream,
     peer: SocketAddr,
-    grants: Grants,
+    grants: SocketAccess,
     routes: Arc<Routes>,
     mut place: ConnectionSlot,
 ) {
-    let tls = if grants == Grants::Metrics { routes.tls() } else { None };
+    let tls = if grants == SocketAccess::Metrics { routes.tls() } else { None };
     match tls {
         Some(tls) => {
             let shaken = tokio::select! {
@@ -453,7 +453,7 @@ async fn converse(
                 talk(TokioIo::new(stream), peer, grants, routes, place).await;
             }
         }
-        None if grants == Grants::Metrics => {}
+        None if grants == SocketAccess::Metrics => {}
         None => talk(TokioIo::new(stream), peer, grants, routes, place).await,
     }
 }
@@ -461,7 +461,7 @@ async fn converse(
 async fn talk<S: Read + Write + Unpin>(
     stream: S,
     peer: SocketAddr,
-    grants: Grants,
+    grants: SocketAccess,
     routes: Arc<Routes>,
     mut place: ConnectionSlot,
 ) {

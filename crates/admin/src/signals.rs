@@ -39,9 +39,9 @@ impl Signals {
         loop {
             let heard = tokio::select! {
                 biased;
-                _ = self.terminate.recv() => Caught::Stop,
-                _ = self.interrupt.recv() => Caught::Stop,
-                _ = self.hang_up.recv() => Caught::HangUp,
+                _ = self.terminate.recv() => ReceivedSignal::Stop,
+                _ = self.interrupt.recv() => ReceivedSignal::Stop,
+                _ = self.hang_up.recv() => ReceivedSignal::HangUp,
             };
             if let Some(signal) = self.stop_requests.hear(heard) {
                 return signal;
@@ -51,7 +51,7 @@ impl Signals {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Caught {
+enum ReceivedSignal {
     Stop,
     HangUp,
 }
@@ -63,15 +63,15 @@ struct StopRequests {
 }
 
 impl StopRequests {
-    fn hear(&mut self, heard: Caught) -> Option<Signal> {
+    fn hear(&mut self, heard: ReceivedSignal) -> Option<Signal> {
         match heard {
-            Caught::Stop if self.stopping => Some(Signal::StopNow),
-            Caught::Stop => {
+            ReceivedSignal::Stop if self.stopping => Some(Signal::StopNow),
+            ReceivedSignal::Stop => {
                 self.stopping = true;
                 Some(Signal::Stop)
             }
             // A process that is leaving has no use for a new configuration.
-            Caught::HangUp => (!self.stopping).then_some(Signal::Reload),
+            ReceivedSignal::HangUp => (!self.stopping).then_some(Signal::Reload),
         }
     }
 }
@@ -80,19 +80,19 @@ impl StopRequests {
 mod tests {
     use super::*;
 
-    fn after(heard: &[Caught]) -> Vec<Signal> {
+    fn after(heard: &[ReceivedSignal]) -> Vec<Signal> {
         let mut stop_requests = StopRequests::default();
         heard.iter().filter_map(|&heard| stop_requests.hear(heard)).collect()
     }
 
     #[test]
     fn the_second_stop_is_at_once() {
-        use Caught::{HangUp, Stop};
+        use ReceivedSignal::{HangUp, Stop};
         assert_eq!(after(&[HangUp, Stop, Stop]), [Signal::Reload, Signal::Stop, Signal::StopNow]);
     }
 
     #[test]
     fn nothing_is_reloaded_while_stopping() {
-        assert_eq!(after(&[Caught::Stop, Caught::HangUp]), [Signal::Stop]);
+        assert_eq!(after(&[ReceivedSignal::Stop, ReceivedSignal::HangUp]), [Signal::Stop]);
     }
 }

@@ -6,8 +6,8 @@ use seaway_model::{L4, Problem, Time, latency::Latencies, load_balancer::Balance
 use serde::{Deserialize, Serialize};
 
 pub use self::cluster::{
-    AllocationView, ApiCallsView, ApiServerView, ConditionView, DriverView, NodeControllerView, Part,
-    PoolUseView, WatchView,
+    AllocationView, ApiCallsView, ApiServerView, ConditionView, DriverView, NodeControllerView, PoolUseView,
+    ProcessRole, WatchView,
 };
 
 mod cluster;
@@ -21,7 +21,7 @@ pub struct View {
     pub started: Time,
     pub readiness: Readiness,
     #[serde(default)]
-    pub part: Part,
+    pub part: ProcessRole,
     /// Threads of the data plane.
     pub workers: u32,
     /// Attempts to bring a Unit to its desired state that failed.
@@ -160,7 +160,7 @@ pub enum Readiness {
 
 impl Readiness {
     /// Why nothing should be sent here now; none when ready.
-    pub fn why_not(&self) -> Option<&str> {
+    pub fn not_ready_reason(&self) -> Option<&str> {
         match self {
             Readiness::Ready => None,
             Readiness::Waiting { why } => Some(why),
@@ -214,13 +214,13 @@ pub struct ListenerView {
     pub name: String,
     pub serving: bool,
     pub sessions: Sessions,
-    pub bytes: Bytes,
-    pub refused: Refused,
+    pub bytes: ByteCounts,
+    pub refused: RejectedCounts,
     /// Connections that ended by a fault of the client or of the network.
     pub errors: u64,
     /// Of HTTP alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<Http>,
+    pub http: Option<HttpCounts>,
     /// Filled in here, never by the data plane.
     #[serde(default)]
     pub rate: Option<Rate>,
@@ -238,7 +238,7 @@ pub struct Sessions {
 
 /// Towards the member, and back to the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bytes {
+pub struct ByteCounts {
     #[serde(rename = "in")]
     pub incoming: u64,
     #[serde(rename = "out")]
@@ -247,14 +247,14 @@ pub struct Bytes {
 
 /// Requests, and how they were answered. A listener answers some by itself, and its connections carry many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Http {
+pub struct HttpCounts {
     pub requests: u64,
-    pub answers: Answers,
+    pub answers: ResponsesByClass,
 }
 
 /// By hundreds of their status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answers {
+pub struct ResponsesByClass {
     #[serde(rename = "1xx")]
     pub interim: u64,
     #[serde(rename = "2xx")]
@@ -267,10 +267,10 @@ pub struct Answers {
     pub failed: u64,
 }
 
-impl Answers {
+impl ResponsesByClass {
     /// The first of them counts nothing: there is no status below 100.
-    pub fn by_hundreds([_, interim, good, elsewhere, refused, failed]: [u64; 6]) -> Answers {
-        Answers { interim, good, elsewhere, refused, failed }
+    pub fn by_class([_, interim, good, elsewhere, refused, failed]: [u64; 6]) -> ResponsesByClass {
+        ResponsesByClass { interim, good, elsewhere, refused, failed }
     }
 
     pub fn classes(&self) -> [(&'static str, u64); 5] {
@@ -286,7 +286,7 @@ impl Answers {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Refused {
+pub struct RejectedCounts {
     /// Clients outside of the allowed ranges.
     pub by_source: u64,
     /// Too many at once, or too many new ones in a second.
@@ -300,7 +300,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Refused {
+impl RejectedCounts {
     pub fn total(&self) -> u64 {
         self.by_source.saturating_add(self.by_limit).saturating_add(self.by_client_rate)
     }
@@ -347,7 +347,7 @@ pub struct MemberView {
     pub state: MemberState,
     pub weight: u32,
     pub sessions: Sessions,
-    pub bytes: Bytes,
+    pub bytes: ByteCounts,
     pub connect_errors: u64,
     /// Connections that went on to another member after this one failed.
     pub retries: u64,
@@ -362,7 +362,7 @@ pub struct MemberView {
     pub latency: Option<f64>,
     /// What that is made from.
     #[serde(skip)]
-    pub measured: Measured,
+    pub measured: LatencySum,
     pub check: CheckView,
     pub last_change: Option<Time>,
     /// Empty when none was seen.
@@ -370,14 +370,14 @@ pub struct MemberView {
     pub last_error: String,
     /// Of HTTP alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<Http>,
+    pub http: Option<HttpCounts>,
     #[serde(default)]
     pub rate: Option<Rate>,
 }
 
 /// How often it was measured how long a member takes, and microseconds in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct LatencySum {
     pub count: u64,
     pub micros: u64,
 }
@@ -473,8 +473,8 @@ impl std::ops::AddAssign for Rate {
     }
 }
 
-impl std::ops::AddAssign for Http {
-    fn add_assign(&mut self, other: Http) {
+impl std::ops::AddAssign for HttpCounts {
+    fn add_assign(&mut self, other: HttpCounts) {
         self.requests = self.requests.saturating_add(other.requests);
         self.answers.interim = self.answers.interim.saturating_add(other.answers.interim);
         self.answers.good = self.answers.good.saturating_add(other.answers.good);
@@ -484,8 +484,8 @@ impl std::ops::AddAssign for Http {
     }
 }
 
-impl std::ops::AddAssign for Bytes {
-    fn add_assign(&mut self, other: Bytes) {
+impl std::ops::AddAssign for ByteCounts {
+    fn add_assign(&mut self, other: ByteCounts) {
         self.incoming = self.incoming.saturating_add(other.incoming);
         self.outgoing = self.outgoing.saturating_add(other.outgoing);
     }

@@ -18,4 +18,4 @@ mod worker;
 
 pub use detector::Bfd;
 pub(crate) use session::hold;
-pub use settings::{Diagnostic, Key, MULTIHOP_PORT, Profile, SINGLE_HOP_PORT, State, What};
+pub use settings::{BfdState, BfdStatus, Diagnostic, Key, MULTIHOP_PORT, Profile, SINGLE_HOP_PORT};

@@ -11,10 +11,10 @@
 
 mod fsm;
 mod holds;
+mod interface_addresses;
 mod link;
 pub(crate) mod message;
 mod neighbors;
-mod own;
 mod rib;
 mod session;
 mod settings;

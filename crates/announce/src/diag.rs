@@ -12,7 +12,7 @@ use seaway_model::L4;
 
 use crate::Error;
 use crate::conflict::{Conflict, WantedSocket, find_conflicts};
-use crate::netlink::Socket;
+use crate::netlink::NetlinkSocket;
 use crate::netlink::message::{Request, attributes, malformed, u32_at};
 use crate::process::Process;
 use crate::uapi::*;
@@ -21,24 +21,24 @@ use crate::uapi::*;
 const FIXED: usize = 72;
 
 /// Asks which sockets hold ports in this network namespace.
-pub struct Sockets {
+pub struct SocketDiagnostics {
     /// None where there is no sock_diag to ask.
-    socket: Option<Socket>,
+    socket: Option<NetlinkSocket>,
 }
 
-impl Sockets {
+impl SocketDiagnostics {
     /// Where the kernel has no sock_diag, its tables are read instead.
-    pub fn open() -> Result<Sockets, Error> {
-        match Socket::open(SockProtocol::NetlinkSockDiag) {
-            Ok(socket) => Ok(Sockets { socket: Some(socket) }),
-            Err(error) if is_missing(&error) => Ok(Sockets::from_proc()),
+    pub fn open() -> Result<SocketDiagnostics, Error> {
+        match NetlinkSocket::open(SockProtocol::NetlinkSockDiag) {
+            Ok(socket) => Ok(SocketDiagnostics { socket: Some(socket) }),
+            Err(error) if is_missing(&error) => Ok(SocketDiagnostics::from_proc()),
             Err(error) => Err(Error::refused("opening a socket-diagnosis socket", error)),
         }
     }
 
     /// Reads `/proc/net`, which is slower, and takes every `[::]` for a holder of IPv4 as well.
-    pub fn from_proc() -> Sockets {
-        Sockets { socket: None }
+    pub fn from_proc() -> SocketDiagnostics {
+        SocketDiagnostics { socket: None }
     }
 
     /// All listening TCP sockets and all bound UDP sockets: one question for any number of
@@ -122,7 +122,7 @@ impl Sockets {
 
 /// The ports are ours and the peer's; 0 is any.
 fn dump(
-    socket: &mut Socket,
+    socket: &mut NetlinkSocket,
     protocol: L4,
     number: i32,
     states: u32,

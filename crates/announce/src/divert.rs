@@ -11,7 +11,7 @@
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 
-use crate::netlink::Socket;
+use crate::netlink::NetlinkSocket;
 use crate::netlink::message::{Request, nested, value};
 use crate::uapi::*;
 use crate::{Error, Links, nft};
@@ -35,7 +35,7 @@ const CHAIN: &[u8] = b"divert\0";
 pub fn divert() -> Result<(), Error> {
     let failed = |source: std::io::Error| Error::refused(DOING, source);
     nft::change(DOING, marking())?;
-    let mut routes = Socket::open(SockProtocol::NetlinkRoute).map_err(failed)?;
+    let mut routes = NetlinkSocket::open(SockProtocol::NetlinkRoute).map_err(failed)?;
     let loopback = Links::open()?.loopback()?;
     for family in [libc::AF_INET, libc::AF_INET6] {
         #[allow(clippy::expect_used, reason = "constants of the kernel's interface")]
@@ -50,7 +50,7 @@ pub fn divert() -> Result<(), Error> {
     Ok(())
 }
 
-fn lead(routes: &mut Socket, family: u8, loopback: u32) -> std::io::Result<()> {
+fn lead(routes: &mut NetlinkSocket, family: u8, loopback: u32) -> std::io::Result<()> {
     let route = [family, 0, 0, 0, 0, libc::RTPROT_STATIC, libc::RT_SCOPE_HOST, libc::RTN_LOCAL, 0, 0, 0, 0];
     let route = Request::new(libc::RTM_NEWROUTE, &route)
         .attribute(libc::RTA_OIF, &loopback.to_ne_bytes())

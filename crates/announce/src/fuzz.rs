@@ -14,7 +14,7 @@ use seaway_model::L4;
 use crate::{
     bfd, bgp,
     diag::{Listener, tables},
-    layer2::{Key, Mac, heartbeat::Message as Said, packet},
+    layer2::{HeartbeatKey, Mac, heartbeat::Message as Said, packet},
     netlink::message::{Message, Messages, Request, attributes, u32_at, value},
     watch::{Event, event},
 };
@@ -160,7 +160,7 @@ pub fn neighbors(bytes: &[u8]) {
 
 /// A heartbeat that is read is written again as it came, and whatever has no signature of the key is refused.
 pub fn heartbeat(bytes: &[u8]) {
-    let key = Key::new("a secret that has thirty-two characters");
+    let key = HeartbeatKey::new("a secret that has thirty-two characters");
     assert_eq!(Said::read(&key, bytes), None);
     let Some(message) = Said::parse(bytes) else { return };
     let written = message.write(&key);

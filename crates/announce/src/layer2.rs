@@ -9,12 +9,12 @@
 //! A host announces an address only while it serves it, and only on an interface whose subnet has it.
 
 mod announcer;
-mod answer;
 mod clock;
 mod election;
 pub(crate) mod heartbeat;
 mod interfaces;
 pub(crate) mod packet;
+mod responder;
 mod settings;
 mod sockets;
 mod state;
@@ -23,4 +23,7 @@ mod worker;
 
 pub use announcer::Announcer;
 pub(crate) use announcer::locked;
-pub use settings::{Counters, Key, Mac, Peer, Settings, State, Timing, Wanted, WantedAddress, What};
+pub use settings::{
+    AddressState, AddressStatus, Counters, DesiredAnnouncements, HeartbeatKey, Mac, Peer, Settings, Timing,
+    WantedAddress,
+};

@@ -30,8 +30,8 @@ mod conflict;
 mod diag;
 mod divert;
 mod error;
+mod firewall;
 pub mod fuzz;
-mod guard;
 pub mod layer2;
 mod links;
 mod netlink;
@@ -43,13 +43,14 @@ mod watch;
 
 pub use arp::{ArpSettings, EnforcedSettings, Setting, UnmetSetting};
 pub use conflict::{Conflict, WantedSocket, overlaps};
-pub use diag::{Listener, Sockets};
+pub use diag::{Listener, SocketDiagnostics};
 pub use divert::{UNDIVERT, divert};
 pub use error::Error;
-pub use guard::{Guard, GuardOutcome};
+pub use firewall::{FirewallOutcome, FirewallRules};
 pub use links::{
-    ADDRESS_PROTOCOL, Added, AssignedAddress, LABEL, Link, Links, Observed, RemovableAddress, Removed,
+    ADDRESS_PROTOCOL, AddOutcome, AssignedAddress, LABEL, Link, Links, ObservedLinks, RemovableAddress,
+    RemoveOutcome,
 };
 pub use process::Process;
 pub use steering::Steering;
-pub use watch::{Event, Watch};
+pub use watch::{Event, LinkWatch};

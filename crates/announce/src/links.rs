@@ -9,7 +9,7 @@ use nix::sys::socket::SockProtocol;
 
 use crate::Error;
 use crate::arp::Setting;
-use crate::netlink::Socket;
+use crate::netlink::NetlinkSocket;
 use crate::netlink::message::{Request, attributes, malformed, text, u32_at};
 use crate::uapi::IFA_PROTO;
 
@@ -27,20 +27,20 @@ const FOREVER: u32 = u32::MAX;
 
 /// Asks for addresses, and changes ours.
 pub struct Links {
-    socket: Socket,
+    socket: NetlinkSocket,
     loopback: Option<u32>,
 }
 
 impl Links {
     pub fn open() -> Result<Links, Error> {
-        let socket = Socket::open(SockProtocol::NetlinkRoute)
+        let socket = NetlinkSocket::open(SockProtocol::NetlinkRoute)
             .map_err(|source| Error::refused("opening a route socket", source))?;
         Ok(Links { socket, loopback: None })
     }
 
     /// All interfaces and addresses of this network namespace.
-    pub fn observe(&mut self) -> Result<Observed, Error> {
-        Ok(Observed { links: self.links()?, addresses: self.addresses()? })
+    pub fn observe(&mut self) -> Result<ObservedLinks, Error> {
+        Ok(ObservedLinks { links: self.links()?, addresses: self.addresses()? })
     }
 
     pub fn links(&mut self) -> Result<Vec<Link>, Error> {
@@ -64,20 +64,20 @@ impl Links {
     }
 
     /// Puts one address on `lo`, marked as ours. It says nothing about the same address on another
-    /// interface: see [`Observed::is_local`] first.
-    pub fn add(&mut self, ip: IpAddr) -> Result<Added, Error> {
+    /// interface: see [`ObservedLinks::is_local`] first.
+    pub fn add(&mut self, ip: IpAddr) -> Result<AddOutcome, Error> {
         let failed = |source| Error::about_address("adding", ip, source, add_commands(ip));
         let loopback = self.loopback()?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         match self.socket.change(addition(ip, loopback), flags) {
-            Ok(()) => Ok(Added::New),
-            Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => Ok(Added::WasThere),
+            Ok(()) => Ok(AddOutcome::New),
+            Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => Ok(AddOutcome::WasThere),
             Err(error) => Err(failed(error)),
         }
     }
 
     /// Takes one address of ours off `lo`.
-    pub fn remove(&mut self, held: &RemovableAddress) -> Result<Removed, Error> {
+    pub fn remove(&mut self, held: &RemovableAddress) -> Result<RemoveOutcome, Error> {
         let RemovableAddress { ip, link, ref label } = *held;
         let mut request = Request::new(libc::RTM_DELADDR, &address_header(ip, link))
             .attribute(libc::IFA_LOCAL, &octets(ip));
@@ -86,8 +86,10 @@ impl Links {
             request = request.attribute(libc::IFA_LABEL, &terminated(label));
         }
         match self.socket.change(request, 0) {
-            Ok(()) => Ok(Removed::Gone),
-            Err(error) if error.raw_os_error() == Some(Errno::EADDRNOTAVAIL as i32) => Ok(Removed::WasGone),
+            Ok(()) => Ok(RemoveOutcome::Gone),
+            Err(error) if error.raw_os_error() == Some(Errno::EADDRNOTAVAIL as i32) => {
+                Ok(RemoveOutcome::WasGone)
+            }
             Err(source) => {
                 let commands = vec![remove_command(ip, label.as_deref())];
                 Err(Error::about_address("removing", ip, source, commands))
@@ -113,26 +115,26 @@ impl Links {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     New,
     /// On `lo` already: by us, or by somebody else, and then it is not ours.
     WasThere,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
+pub enum RemoveOutcome {
     Gone,
     WasGone,
 }
 
 /// What was there at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedLinks {
     pub links: Vec<Link>,
     pub addresses: Vec<AssignedAddress>,
 }
 
-impl Observed {
+impl ObservedLinks {
     /// Whether sockets may bind it already, whoever made it so.
     pub fn is_local(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();

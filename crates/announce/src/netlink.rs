@@ -27,22 +27,26 @@ const TRIES: usize = 8;
 const PATIENCE_SECONDS: i64 = 5;
 
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct NetlinkSocket {
     fd: OwnedFd,
     sequence: u32,
     buffer: Vec<u8>,
 }
 
-impl Socket {
-    pub(crate) fn open(protocol: SockProtocol) -> io::Result<Socket> {
-        let socket = Socket::subscribed(protocol, 0, SockFlag::empty())?;
+impl NetlinkSocket {
+    pub(crate) fn open(protocol: SockProtocol) -> io::Result<NetlinkSocket> {
+        let socket = NetlinkSocket::subscribed(protocol, 0, SockFlag::empty())?;
         let patience = TimeVal::seconds(PATIENCE_SECONDS);
         setsockopt(&socket.fd, sockopt::ReceiveTimeout, &patience)?;
         Ok(socket)
     }
 
     /// A socket that hears what the kernel tells everybody in `groups` (a bit for each).
-    pub(crate) fn subscribed(protocol: SockProtocol, groups: u32, flags: SockFlag) -> io::Result<Socket> {
+    pub(crate) fn subscribed(
+        protocol: SockProtocol,
+        groups: u32,
+        flags: SockFlag,
+    ) -> io::Result<NetlinkSocket> {
         let fd = nix::sys::socket::socket(
             AddressFamily::Netlink,
             SockType::Raw,
@@ -50,7 +54,7 @@ impl Socket {
             protocol,
         )?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
-        Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
+        Ok(NetlinkSocket { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
     /// One change, and the kernel's word on it.
@@ -171,7 +175,7 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for NetlinkSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use nix::sys::socket::SockProtocol;
 
 use crate::Error;
-use crate::netlink::Socket;
+use crate::netlink::NetlinkSocket;
 use crate::netlink::message::{Request, nested, value};
 use crate::uapi::*;
 
@@ -58,12 +58,12 @@ pub(crate) fn change(doing: &str, changes: Vec<(Request, i32)>) -> Result<(), Er
     change_through(&mut filter, doing, changes)
 }
 
-pub(crate) fn open(doing: &str) -> Result<Socket, Error> {
-    Socket::open(SockProtocol::NetlinkNetFilter).map_err(|source| Error::refused(doing, source))
+pub(crate) fn open(doing: &str) -> Result<NetlinkSocket, Error> {
+    NetlinkSocket::open(SockProtocol::NetlinkNetFilter).map_err(|source| Error::refused(doing, source))
 }
 
 pub(crate) fn change_through(
-    filter: &mut Socket,
+    filter: &mut NetlinkSocket,
     doing: &str,
     changes: Vec<(Request, i32)>,
 ) -> Result<(), Error> {

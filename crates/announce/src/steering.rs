@@ -32,10 +32,10 @@ use nix::{errno::Errno, sys::socket::NetlinkAddr};
 use seaway_model::config::ReservedPorts;
 
 use crate::{
-    Error, Guard, GuardOutcome,
-    guard::{created, errno, ignore_absent, plain},
+    Error, FirewallOutcome, FirewallRules,
+    firewall::{created, errno, ignore_absent, plain},
     netlink::{
-        Socket,
+        NetlinkSocket,
         message::{Request, value},
     },
     nft::{self, Family},
@@ -79,7 +79,7 @@ struct Table {
     name: Vec<u8>,
     owned: bool,
     /// As long as it is open, what it owns is there.
-    socket: Mutex<Socket>,
+    socket: Mutex<NetlinkSocket>,
 }
 
 impl Steering {
@@ -182,7 +182,7 @@ impl Steering {
     }
 
     /// All addresses with all that is steered there, whatever was there before.
-    pub fn set_guarded(&self, addresses: &[IpAddr]) -> Result<GuardOutcome, Error> {
+    pub fn set_guarded(&self, addresses: &[IpAddr]) -> Result<FirewallOutcome, Error> {
         // Held meanwhile: what is added next finds the table as it is then.
         let mut steered = self.steered();
         if let Ok(table) = self.table()
@@ -190,7 +190,8 @@ impl Steering {
         {
             table.remake(&steered.all)?;
         }
-        let done = Guard::set_with_steered(addresses, &steered.all.keys().copied().collect::<Vec<_>>());
+        let done =
+            FirewallRules::set_with_steered(addresses, &steered.all.keys().copied().collect::<Vec<_>>());
         steered.guarded |= done.is_ok();
         done
     }
@@ -270,7 +271,7 @@ impl Table {
 
     fn add(&self, at: SocketAddr, to: SocketAddr, guarded: bool) -> Result<(), Error> {
         let element = |kind| nft::map_elements(kind, &self.name, &MAPS, &[(at, to)]);
-        let guard = created(Guard::steered(NFT_MSG_NEWSETELEM, at));
+        let guard = created(FirewallRules::steered(NFT_MSG_NEWSETELEM, at));
         match self.change_beside(created(element(NFT_MSG_NEWSETELEM)), guard.clone(), guarded) {
             // It is steered elsewhere.
             Err(error) if errno(&error) == Some(Errno::EEXIST) => {
@@ -285,7 +286,7 @@ impl Table {
 
     fn remove(&self, at: SocketAddr, guarded: bool) -> Result<(), Error> {
         let element = nft::map_elements(NFT_MSG_DELSETELEM, &self.name, &MAPS, &[(at, at)]);
-        let guard = Guard::steered(NFT_MSG_DELSETELEM, at);
+        let guard = FirewallRules::steered(NFT_MSG_DELSETELEM, at);
         ignore_absent(self.change_beside(plain(element), plain(guard), guarded))
     }
 

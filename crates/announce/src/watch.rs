@@ -10,7 +10,7 @@ use nix::sys::socket::{SockFlag, SockProtocol};
 
 use crate::Error;
 use crate::links::{AssignedAddress, Link};
-use crate::netlink::Socket;
+use crate::netlink::NetlinkSocket;
 use crate::netlink::message::{Message, Messages};
 
 const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
@@ -19,8 +19,8 @@ const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_
 ///
 /// Non-blocking, so that its descriptor fits a reactor: when it is readable, call
 /// [`events`](Watch::events). Threads call [`wait`](Watch::wait).
-pub struct Watch {
-    socket: Socket,
+pub struct LinkWatch {
+    socket: NetlinkSocket,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,15 @@ pub enum Event {
     Lost,
 }
 
-impl Watch {
-    pub fn open() -> Result<Watch, Error> {
-        let socket =
-            Socket::subscribed(SockProtocol::NetlinkRoute, GROUPS.unsigned_abs(), SockFlag::SOCK_NONBLOCK)
-                .map_err(|source| Error::refused("subscribing to address changes", source))?;
-        Ok(Watch { socket })
+impl LinkWatch {
+    pub fn open() -> Result<LinkWatch, Error> {
+        let socket = NetlinkSocket::subscribed(
+            SockProtocol::NetlinkRoute,
+            GROUPS.unsigned_abs(),
+            SockFlag::SOCK_NONBLOCK,
+        )
+        .map_err(|source| Error::refused("subscribing to address changes", source))?;
+        Ok(LinkWatch { socket })
     }
 
     /// All that happened since the last call; nothing if there is no news.
@@ -75,13 +78,13 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for LinkWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl AsRawFd for Watch {
+impl AsRawFd for LinkWatch {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }

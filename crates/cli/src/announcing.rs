@@ -6,11 +6,11 @@ use seaway_cluster::{PasswordReader, PasswordsBySecret, WantedPasswords};
 use seaway_engine::{Handle, Phase};
 use seaway_model::{
     Change, Fact,
-    bgp::{BgpWanted, PeerProgress},
+    bgp::{DesiredBgp, PeerProgress},
 };
-use seaway_node::{AFTER_WITHDRAWAL, BgpPeerStatus, Host, LOOK_AGAIN, Layer2Settings};
+use seaway_node::{AFTER_WITHDRAWAL, BgpPeerStatus, Host, Layer2Settings, RECHECK_INTERVAL};
 use seaway_plan::World;
-use seaway_watchdog::{Part, Watchdog};
+use seaway_watchdog::{Watchdog, WatchedPart};
 use tokio::{
     sync::{Notify, watch},
     task::{JoinHandle, spawn_blocking},
@@ -26,13 +26,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 const FIRST_PASSWORDS: Duration = Duration::from_secs(3);
 
 /// What is followed, until this is dropped.
-pub(crate) struct Announcing {
+pub(crate) struct AnnouncerTasks {
     settings: watch::Sender<Layer2Settings>,
     is_serving: watch::Sender<bool>,
     tasks: [JoinHandle<()>; 4],
 }
 
-impl Announcing {
+impl AnnouncerTasks {
     /// `passwords`: in a cluster. In a folder, the plan knows them. Nothing is announced while the engine is held. Then the announcer to
     /// neighbors waits behind the one of a process before, which passes on to it what it has, instead of letting it go to other hosts.
     pub(crate) fn start(
@@ -41,8 +41,8 @@ impl Announcing {
         settings: Layer2Settings,
         passwords: Option<PasswordReader>,
         watchdog: &Watchdog,
-        parts: &mut Vec<Part>,
-    ) -> Announcing {
+        parts: &mut Vec<WatchedPart>,
+    ) -> AnnouncerTasks {
         let (settings, read) = watch::channel(settings);
         let (is_serving, serving) = watch::channel(false);
         let changed = Arc::new(Notify::new());
@@ -52,7 +52,7 @@ impl Announcing {
         let neighbors = carry(host.clone(), handle.clone(), read, watchdog.clone(), tell.clone());
         let neighbors = after(handle.phase(), neighbors);
         let routes =
-            Routes { host: host.clone(), handle: handle.clone(), passwords, watchdog: watchdog.clone() };
+            BgpTask { host: host.clone(), handle: handle.clone(), passwords, watchdog: watchdog.clone() };
         let reports = report(host.clone(), handle.clone(), changed);
         let tasks = [
             spawn("what is announced by ARP and NDP", parts, neighbors),
@@ -60,7 +60,7 @@ impl Announcing {
             spawn("the report of what is announced", parts, reports),
             spawn("the watch of HAProxy", parts, follow_haproxy(host.clone(), handle.clone())),
         ];
-        Announcing { settings, is_serving, tasks }
+        AnnouncerTasks { settings, is_serving, tasks }
     }
 
     /// Of a configuration that was read again.
@@ -79,7 +79,7 @@ impl Announcing {
     }
 }
 
-impl Drop for Announcing {
+impl Drop for AnnouncerTasks {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
@@ -120,21 +120,21 @@ async fn carry(
             }
         };
         // An error: nothing has changed, and the file of the key is looked at.
-        if let Ok(false) = timeout(LOOK_AGAIN, news).await {
+        if let Ok(false) = timeout(RECHECK_INTERVAL, news).await {
             return;
         }
         sleep(PAUSE).await;
     }
 }
 
-struct Routes {
+struct BgpTask {
     host: Arc<Host>,
     handle: Handle,
     passwords: Option<PasswordReader>,
     watchdog: Watchdog,
 }
 
-impl Routes {
+impl BgpTask {
     async fn carry(self, mut serving: watch::Receiver<bool>, tell: Tell) {
         if serving.wait_for(|it| *it).await.is_err() {
             return;
@@ -149,7 +149,7 @@ impl Routes {
         };
         loop {
             moved.mark_unchanged();
-            let mut pause = LOOK_AGAIN;
+            let mut pause = RECHECK_INTERVAL;
             let Some(wanted) = self.handle.ask(World::bgp).await else { return };
             if let Some(wanted) = wanted {
                 self.ask_for_passwords(&wanted, &mut read).await;
@@ -174,7 +174,7 @@ impl Routes {
     /// A session that waits for its password is told as one that cannot be; so the first answer is waited for.
     async fn ask_for_passwords(
         &self,
-        wanted: &BgpWanted,
+        wanted: &DesiredBgp,
         read: &mut watch::Receiver<Arc<PasswordsBySecret>>,
     ) {
         let Some(reader) = &self.passwords else { return };
@@ -192,7 +192,7 @@ impl Routes {
     /// Tells how soon that is to be done again, if sooner than usual.
     async fn pass_on(
         &self,
-        wanted: BgpWanted,
+        wanted: DesiredBgp,
         passwords: Arc<PasswordsBySecret>,
         tell: Tell,
     ) -> Option<Duration> {

@@ -15,11 +15,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use self::folder::{Common, Init, Manifests, Which};
-pub(crate) use self::import::{Import, ImportBank, ImportFile, ImportSource};
-pub(crate) use self::member::{CloudArgs, Controller, Node, Pod, Probe, Probed, ProcessArgs};
+pub(crate) use self::folder::{CommonArgs, Init, Manifests, SchemaKind};
+pub(crate) use self::import::{Import, ImportFile, ImportServiceLoadbalancer, ImportSource};
+pub(crate) use self::member::{CloudArgs, Controller, Node, Pod, Probe, ProbeKind, ProcessArgs};
 pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
-pub(crate) use self::operate::{Drain, Reload, Reset, Running, Status, Weight};
+pub(crate) use self::operate::{Drain, Reload, Reset, RunningProcessArgs, Status, Weight};
 pub(crate) use self::plan::Plan;
 
 /// Gives Kubernetes Services of type LoadBalancer an address, and balances their traffic.
@@ -157,7 +157,7 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     Schema {
         #[arg(value_name = "WHICH")]
-        which: Which,
+        which: SchemaKind,
     },
     /// Show a load balancer with three backends at work, one of which is killed and comes back
     Demo(Demo),
@@ -188,7 +188,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     #[command(flatten)]
     pub(crate) folder: Manifests,
     /// Take over the sockets of the running seaway, so that no connection is refused; the old process drains and stops
@@ -224,7 +224,7 @@ pub(crate) enum Output {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     /// A folder of manifests, a file, or - for standard input
     #[arg(value_name = "DIR|FILE|-")]
     pub(crate) manifests: PathBuf,
@@ -243,7 +243,7 @@ pub(crate) enum CheckOutput {
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     /// NAME (in the namespace default) or NAMESPACE/NAME
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
@@ -354,9 +354,9 @@ pub(crate) enum OpenStackCommand {
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackGc {
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     #[command(flatten)]
-    pub(crate) of: WhichCluster,
+    pub(crate) of: ClusterSelector,
     /// Remove what is listed; without this, nothing is removed
     #[arg(long)]
     pub(crate) delete: bool,
@@ -365,9 +365,9 @@ pub(crate) struct OpenStackGc {
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackPurge {
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     #[command(flatten)]
-    pub(crate) of: WhichCluster,
+    pub(crate) of: ClusterSelector,
     /// Also remove floating IPs that Services asked to keep
     #[arg(long)]
     pub(crate) kept: bool,
@@ -378,7 +378,7 @@ pub(crate) struct OpenStackPurge {
 
 /// Whose things in the cloud are meant: those of the cluster that kubectl talks to, or of one that is gone.
 #[derive(Debug, Args)]
-pub(crate) struct WhichCluster {
+pub(crate) struct ClusterSelector {
     /// The cluster's UID, if its API server no longer exists: the UID of its namespace kube-system, in the tag
     /// seaway.dev/cluster=UID of its load balancers
     #[arg(long, value_name = "UID", conflicts_with_all = ["kubeconfig", "context"])]
@@ -397,7 +397,7 @@ pub(crate) struct WhichCluster {
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackCheck {
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
 }
@@ -408,7 +408,7 @@ pub(crate) struct OpenStackShow {
     #[arg(value_name = "LOAD BALANCER")]
     pub(crate) load_balancer: Option<String>,
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     /// Only load balancers with this tag; if repeated, with all of them
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Vec<String>,
@@ -421,7 +421,7 @@ pub(crate) struct OpenStackShow {
 
 /// Credentials, found as OpenStack's own client finds them.
 #[derive(Debug, Args)]
-pub(crate) struct WhichCloud {
+pub(crate) struct CloudCredentialArgs {
     /// A cloud of clouds.yaml, in the current folder, ~/.config/openstack or /etc/openstack [default: OS_CLOUD]
     #[arg(long, value_name = "NAME")]
     pub(crate) cloud: Option<String>,

@@ -21,7 +21,7 @@ use seaway_admin::{
     view::{AdoptionView, BgpPeerView, CertificatesView, DnsZoneView, Layer2View, Readiness},
 };
 use seaway_drivers::{
-    acme::{Certificates, Life},
+    acme::{Certificates, ProcessPhase},
     dns::DnsNames,
     names::MemberNames,
 };
@@ -34,7 +34,7 @@ use seaway_files::{
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, BgpPeerStatus, Host, Layer2Counts};
 use seaway_plan::{Adoption, DnsZoneCounts, NotAdopted, Roles, World};
-use seaway_watchdog::{Heartbeat, Watching};
+use seaway_watchdog::{Heartbeat, WatchGuard};
 use tokio::{
     sync::{mpsc::Sender, watch},
     task::JoinHandle,
@@ -44,9 +44,9 @@ use tracing::{info, warn};
 
 use self::missing::MissingAddresses;
 use crate::{
-    announcing::Announcing,
-    operate::{ControlSocket, Reach, Weights},
-    run::Process,
+    announcing::AnnouncerTasks,
+    operate::{ControlContext, ControlSocket, Weights},
+    run::ProcessOptions,
     settings::Settings,
     version,
     watchdog::{spawn, spawn_engine},
@@ -62,29 +62,29 @@ pub(crate) struct Control {
     clock: JoinHandle<()>,
     /// Removes what orders leave in DNS, until it is aborted.
     addresses: Option<AddressWatch>,
-    announcing: Announcing,
+    announcing: AnnouncerTasks,
     admin: Admin,
     stopping: Arc<AtomicBool>,
     was_ready: bool,
-    watching: Watching,
+    watching: WatchGuard,
     /// Where this process answers itself.
     status_page: Vec<SocketAddr>,
     /// Where operators change it; nothing, if it could not be opened.
     socket: Option<ControlSocket>,
-    life: watch::Sender<Life>,
+    life: watch::Sender<ProcessPhase>,
     certificate_orders: Arc<Certificates>,
     /// Locked for as long as anything of it may be written; so it goes last.
     state: StateDir,
 }
 
 /// A control whose engine has ended: its pages still tell how the drain goes.
-pub(crate) struct Draining {
+pub(crate) struct DrainingProcess {
     admin: Admin,
     state: StateDir,
 }
 
 impl Control {
-    pub(crate) async fn start(process: &Process, host: &Arc<Host>) -> Result<Control> {
+    pub(crate) async fn start(process: &ProcessOptions, host: &Arc<Host>) -> Result<Control> {
         if process.settings.metrics.is_some() {
             warn!("admin.metrics is ignored: it needs a cluster, which decides who may read metrics");
         }
@@ -92,7 +92,7 @@ impl Control {
         let watchdog = process.watchdog.clone();
         let bound = BoundSockets::bind(&binding)?
             .with_series_limits(process.settings.series.limits)
-            .with_liveness_check(move || watchdog.fault().map(|fault| fault.to_string()));
+            .with_liveness_check(move || watchdog.failure().map(|fault| fault.to_string()));
         let state = StateDir::open(&process.state_dir)?;
         let (ledger, held, problems) = LedgerFile::open(&state)?;
         let (weights, weighed) = Weights::open(&state);
@@ -127,7 +127,7 @@ impl Control {
         .context("certificates in files cannot be watched")?;
         let places = watching.places();
         let problem_log = ProblemLog::default();
-        let (life, followed) = watch::channel(Life::Starting);
+        let (life, followed) = watch::channel(ProcessPhase::Starting);
         let certificate_orders = {
             let (store, records) = (CertificateStore::new(&state), DnsRecordStore::new(&state));
             Arc::new(Certificates::new(store, records, followed))
@@ -199,7 +199,7 @@ impl Control {
             .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
-        let announcing = Announcing::start(
+        let announcing = AnnouncerTasks::start(
             host,
             &handle,
             process.settings.layer2.clone(),
@@ -207,7 +207,7 @@ impl Control {
             &process.watchdog,
             &mut parts,
         );
-        let reach = Reach {
+        let reach = ControlContext {
             weights,
             handle: handle.clone(),
             host: host.clone(),
@@ -258,7 +258,7 @@ impl Control {
             return std::future::pending().await;
         }
         self.was_ready = true;
-        self.life.send_replace(Life::Serving);
+        self.life.send_replace(ProcessPhase::Serving);
     }
 
     /// No process of before serves any more.
@@ -283,11 +283,11 @@ impl Control {
     }
 
     /// Ends whatever could change what is served; the pages go on.
-    pub(crate) async fn finish_planning(self) -> Draining {
+    pub(crate) async fn finish_planning(self) -> DrainingProcess {
         self.stopping.store(true, Ordering::Relaxed);
         // From here on they may end.
         drop(self.watching);
-        self.life.send_replace(Life::Ending);
+        self.life.send_replace(ProcessPhase::Ending);
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
@@ -300,7 +300,7 @@ impl Control {
             warn!(%error, "the engine failed while it stopped");
         }
         self.certificate_orders.end().await;
-        Draining { admin: self.admin, state: self.state }
+        DrainingProcess { admin: self.admin, state: self.state }
     }
 }
 
@@ -347,7 +347,7 @@ pub(crate) fn now() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
 }
 
-impl Draining {
+impl DrainingProcess {
     pub(crate) async fn close(self) {
         self.admin.stop().await;
         drop(self.state);
@@ -384,7 +384,7 @@ pub(crate) fn view_source(
     started: Time,
 ) -> seaway_admin::ViewSource {
     let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
-    let waiting = Arc::<allocation::Waiting>::default();
+    let waiting = Arc::<allocation::UnallocatedSince>::default();
     let workers =
         settings.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));
     let base = View {

@@ -209,7 +209,7 @@ fn show(service: SocketAddr, door: SocketAddr) {
 }
 
 /// And how often: `alice 3, bob 3, carol 3`.
-fn who_answered(answers: impl IntoIterator<Item = Result<client::Answer>>) -> String {
+fn who_answered(answers: impl IntoIterator<Item = Result<client::HttpResponse>>) -> String {
     let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
     for answer in answers {
         let who = match answer {

@@ -11,9 +11,9 @@ use seaway_manifests::tree::{self, Node};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    args::{Cli, Command, Probed},
+    args::{Cli, Command, ProbeKind},
     member::{Part, cloud, in_cluster},
-    settings::{self, ByDefault},
+    settings::{self, DefaultDriver},
 };
 
 fn json(node: &Node) -> Json {
@@ -179,9 +179,9 @@ fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
                 assert_eq!(member.pod.probe_port, None);
                 let socket = member.pod.probe_socket.unwrap();
                 for (probe, what) in [
-                    ("startupProbe", Probed::Live),
-                    ("livenessProbe", Probed::Live),
-                    ("readinessProbe", Probed::Ready),
+                    ("startupProbe", ProbeKind::Live),
+                    ("livenessProbe", ProbeKind::Live),
+                    ("readinessProbe", ProbeKind::Ready),
                 ] {
                     let line: Vec<&str> = items(&container[probe]["exec"]["command"]).map(text).collect();
                     assert_eq!(line[0], "/seaway", "where the image has it");
@@ -349,10 +349,10 @@ fn the_files_of_the_manifests_are_understood_with_every_line_in_force() {
     }
     // Who installs Seaway beside what is there gets no Service of others: those without a class are asked for by name.
     for (name, usual) in [
-        ("beside-metallb", ByDefault::None),
-        ("bare-metal", ByDefault::Native),
-        ("hosts-outside", ByDefault::Native),
-        ("openstack", ByDefault::None),
+        ("beside-metallb", DefaultDriver::None),
+        ("bare-metal", DefaultDriver::Native),
+        ("hosts-outside", DefaultDriver::Native),
+        ("openstack", DefaultDriver::None),
     ] {
         let objects = way(name);
         let map = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();

@@ -37,7 +37,7 @@ use crate::{
 const LARGEST: u64 = 4 << 20;
 
 /// What was read, and what became of each directive.
-pub(crate) struct Imported {
+pub(crate) struct ImportResult {
     proxy: Proxy,
     report: Report,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Import) -> Result<ExitCode> {
     finish(imported, arguments)
 }
 
-fn finish(imported: Imported, arguments: &ImportFile) -> Result<ExitCode> {
+fn finish(imported: ImportResult, arguments: &ImportFile) -> Result<ExitCode> {
     let (folder, report) = written(imported);
     match &arguments.into {
         Some(dir) => output::line(&folder.write(dir)?),
@@ -83,8 +83,8 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-fn written(imported: Imported) -> (Folder, Report) {
-    let Imported { proxy, mut report } = imported;
+fn written(imported: ImportResult) -> (Folder, Report) {
+    let ImportResult { proxy, mut report } = imported;
     let folder = write::folder(proxy, &mut report);
     report.finish();
     (folder, report)

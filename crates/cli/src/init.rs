@@ -23,7 +23,7 @@ const HTTP: u16 = 80;
 const UNPRIVILEGED: u16 = 8080;
 
 #[derive(Debug, PartialEq, Eq)]
-struct Answers {
+struct InitAnswers {
     port: u16,
     backends: String,
     /// Without it, TCP.
@@ -51,20 +51,20 @@ pub(crate) fn run(arguments: &Init) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(arguments: &Init) -> Result<Answers> {
+fn told(arguments: &Init) -> Result<InitAnswers> {
     let Some(backends) = arguments.backends.clone() else {
         bail!("which backends? Name them: --backends 127.0.0.1:3000,127.0.0.1:3001");
     };
     let host = arguments.host.clone().filter(|it| !it.trim().is_empty());
     let port = arguments.port.unwrap_or_else(|| usual_port(host.is_some()));
-    Ok(Answers { port, backends, host })
+    Ok(InitAnswers { port, backends, host })
 }
 
 fn usual_port(is_http: bool) -> u16 {
     if is_http && nix::unistd::geteuid().is_root() { HTTP } else { UNPRIVILEGED }
 }
 
-fn ask(from: &mut dyn BufRead, to: &mut dyn Write) -> Result<Answers> {
+fn ask(from: &mut dyn BufRead, to: &mut dyn Write) -> Result<InitAnswers> {
     let mut question = |text: &str| -> Result<String> {
         write!(to, "{text} ")?;
         to.flush()?;
@@ -93,7 +93,7 @@ fn ask(from: &mut dyn BufRead, to: &mut dyn Write) -> Result<Answers> {
             _ => {}
         }
     };
-    Ok(Answers { port, backends, host })
+    Ok(InitAnswers { port, backends, host })
 }
 
 /// That of the folder, as far as a Service may be called so.
@@ -105,7 +105,7 @@ fn name_of(dir: &Path) -> String {
     if name.starts_with(|it: char| it.is_ascii_alphabetic()) { name } else { "web".to_owned() }
 }
 
-fn manifest(name: &str, answers: &Answers) -> String {
+fn manifest(name: &str, answers: &InitAnswers) -> String {
     let (head, spec) = match &answers.host {
         None => (
             String::new(),
@@ -144,7 +144,7 @@ fn manifest(name: &str, answers: &Answers) -> String {
     )
 }
 
-fn write(dir: &Path, manifest: &str, answers: &Answers) -> Result<()> {
+fn write(dir: &Path, manifest: &str, answers: &InitAnswers) -> Result<()> {
     let file = dir.join(format!("{}.yaml", name_of(dir)));
     let needs_config = answers.host.is_some() && answers.port != HTTP;
     let config = dir.parent().unwrap_or(Path::new("")).join("seaway.yaml");
@@ -235,13 +235,16 @@ mod tests {
             (answers.map_err(|it| it.to_string()), String::from_utf8(to).expect("is text"))
         };
         let (answers, text) = asked("\n127.0.0.1:3000\nshop.example/api\n0\nmany\n8081\n");
-        let expected =
-            Answers { port: 8081, backends: "127.0.0.1:3000".into(), host: Some("shop.example/api".into()) };
+        let expected = InitAnswers {
+            port: 8081,
+            backends: "127.0.0.1:3000".into(),
+            host: Some("shop.example/api".into()),
+        };
         assert_eq!(answers, Ok(expected));
         assert_eq!(text.matches("Backends").count(), 2, "{text}");
         assert_eq!(text.matches("Port").count(), 3, "{text}");
         let (answers, _) = asked("127.0.0.1:3000\n\n\n");
-        assert_eq!(answers, Ok(Answers { port: 8080, backends: "127.0.0.1:3000".into(), host: None }));
+        assert_eq!(answers, Ok(InitAnswers { port: 8080, backends: "127.0.0.1:3000".into(), host: None }));
         assert!(asked("127.0.0.1:3000\n").0.is_err_and(|it| it.contains("nothing is written")));
     }
 

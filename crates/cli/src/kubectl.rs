@@ -12,13 +12,13 @@ use anyhow::{Result, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use seaway_admin::View;
 use seaway_cluster::{
-    Access, Cluster, CredentialSource, HostInspection, HostLiveness, Inspection, RequestError,
+    Cluster, ClusterAccess, CredentialSource, HostInspection, HostLiveness, Inspection, RequestError,
     ServiceInspection,
 };
 use seaway_model::{
     Change, Fact, Name, Problem, Reason,
-    config::{Adopt, CloudDefaults},
-    fact::Held,
+    config::{AdoptionConfig, CloudDefaults},
+    fact::FinalizerOwner,
 };
 use seaway_plan::{Overview, RELEASED, Roles, World};
 use tokio::task::JoinSet;
@@ -29,7 +29,7 @@ use crate::{
     member::{Part, cloud::CLASS, in_cluster},
     output,
     run::runtime,
-    settings::{self, ByDefault},
+    settings::{self, DefaultDriver},
 };
 
 pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
@@ -49,7 +49,8 @@ async fn connect(reach: &ClusterArgs) -> Result<Cluster> {
     let credentials = credentials(reach.kubeconfig.as_deref(), reach.context.as_deref());
     let namespace = Some(reach.system_namespace.as_str().into());
     let metallb = settings::load(reach.config.as_deref())?.metallb;
-    Ok(Cluster::connect(Access { credentials, namespace, metallb, ..Access::default() }).await?)
+    Ok(Cluster::connect(ClusterAccess { credentials, namespace, metallb, ..ClusterAccess::default() })
+        .await?)
 }
 
 /// As kubectl finds its cluster.
@@ -118,14 +119,14 @@ fn may_patch(why: &RequestError) -> &'static str {
 }
 
 /// A cluster at one moment.
-struct Glance {
+struct ClusterView {
     sight: Inspection,
     world: World,
     /// By host, what its status page tells; or why it tells nothing.
     pages: BTreeMap<Name, Result<View, String>>,
 }
 
-impl Glance {
+impl ClusterView {
     /// `sought`: the one Service whose counters matter.
     /// `namespace`: what is told of who may look at no other.
     async fn at(
@@ -133,25 +134,25 @@ impl Glance {
         cluster: &Cluster,
         namespace: Option<&str>,
         sought: Option<&str>,
-    ) -> Result<Glance> {
+    ) -> Result<ClusterView> {
         let mut settings = settings::load(reach.config.as_deref())?;
         let mut sight = cluster.inspect(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
         let by_default = *settings.by_default.get_or_insert_with(|| serves_classless(&sight));
         in_cluster(&mut settings, Part::Controller, None);
         let mut config = settings.config;
         // Its controller knows the cloud, and has said what it knows of each Service.
-        let classless = by_default == ByDefault::Octavia;
+        let classless = by_default == DefaultDriver::Octavia;
         let defaults = CloudDefaults { classless, ..CloudDefaults::default() };
         config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
         // What is adopted, only the controller knows; it has told.
-        config.adopt = Adopt { beside_occm: true, ..Adopt::default() };
+        config.adopt = AdoptionConfig { beside_occm: true, ..AdoptionConfig::default() };
         let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
         world.apply(Change::Time(now()));
         for change in std::mem::take(&mut sight.changes) {
             world.apply(change);
         }
         let pages = pages(cluster, &sight.hosts, sought).await;
-        Ok(Glance { sight, world, pages })
+        Ok(ClusterView { sight, world, pages })
     }
 
     /// What else somebody should know who looks.
@@ -178,10 +179,10 @@ fn is_of_cloud(overview: &Overview) -> bool {
 
 /// Which driver serves Services without a class. How Seaway is configured there is not to be seen; what it does is: those
 /// that a cloud serves have a finalizer, which may be one that the cloud provider's controller wrote before.
-fn serves_classless(sight: &Inspection) -> ByDefault {
+fn serves_classless(sight: &Inspection) -> DefaultDriver {
     let said: BTreeMap<(&str, &str), &ServiceInspection> =
         sight.services.iter().map(|it| ((&*it.namespace, &*it.name), it)).collect();
-    let mut seen = ByDefault::None;
+    let mut seen = DefaultDriver::None;
     for change in &sight.changes {
         let Change::Put(Fact::Service(service)) = change else { continue };
         let key = (&*service.meta.namespace, &*service.meta.name);
@@ -189,8 +190,8 @@ fn serves_classless(sight: &Inspection) -> ByDefault {
         let is_released = said.problems.iter().any(|it| it.contains(RELEASED));
         match (service.held, said.ready.is_some()) {
             _ if is_released => {}
-            (Held::ByUs, _) | (Held::ByOthers, true) => return ByDefault::Octavia,
-            (Held::No, true) => seen = ByDefault::Native,
+            (FinalizerOwner::ByUs, _) | (FinalizerOwner::ByOthers, true) => return DefaultDriver::Octavia,
+            (FinalizerOwner::No, true) => seen = DefaultDriver::Native,
             _ => {}
         }
     }
@@ -292,18 +293,18 @@ mod tests {
             changes: vec![Change::Put(Fact::Service(Arc::new(service)))],
             ..Inspection::default()
         };
-        let held = |held: Held| Service { held, ..shop() };
+        let held = |held: FinalizerOwner| Service { held, ..shop() };
         let of_a_class = |it: Service| Service { class: Some("seaway.dev/octavia".into()), ..it };
         for (sight, driver) in [
-            (Inspection::default(), ByDefault::None),
-            (sight(shop(), false, ""), ByDefault::None),
-            (sight(shop(), true, ""), ByDefault::Native),
-            (sight(held(Held::ByUs), false, ""), ByDefault::Octavia),
-            (sight(held(Held::ByUs), true, RELEASED), ByDefault::None),
+            (Inspection::default(), DefaultDriver::None),
+            (sight(shop(), false, ""), DefaultDriver::None),
+            (sight(shop(), true, ""), DefaultDriver::Native),
+            (sight(held(FinalizerOwner::ByUs), false, ""), DefaultDriver::Octavia),
+            (sight(held(FinalizerOwner::ByUs), true, RELEASED), DefaultDriver::None),
             // The cloud provider's controller serves it, or Seaway took it over.
-            (sight(held(Held::ByOthers), false, ""), ByDefault::None),
-            (sight(held(Held::ByOthers), true, ""), ByDefault::Octavia),
-            (sight(of_a_class(held(Held::ByUs)), true, ""), ByDefault::None),
+            (sight(held(FinalizerOwner::ByOthers), false, ""), DefaultDriver::None),
+            (sight(held(FinalizerOwner::ByOthers), true, ""), DefaultDriver::Octavia),
+            (sight(of_a_class(held(FinalizerOwner::ByUs)), true, ""), DefaultDriver::None),
         ] {
             assert_eq!(serves_classless(&sight), driver, "{sight:?}");
         }

@@ -45,7 +45,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Cli, Command, ConfigArgs, Which, kubectl::Plugin};
+use crate::args::{Cli, Command, ConfigArgs, SchemaKind, kubectl::Plugin};
 
 pub fn main() -> ExitCode {
     if is_plugin() {
@@ -76,8 +76,8 @@ pub fn main() -> ExitCode {
         Command::Config(arguments) => config(&arguments),
         Command::Schema { which } => {
             let schema = match which {
-                Which::Manifests => schema::manifests::schema(),
-                Which::Config => schema::config::schema(),
+                SchemaKind::Manifests => schema::manifests::schema(),
+                SchemaKind::Config => schema::config::schema(),
             };
             serde_json::to_string_pretty(&schema).map_err(Into::into).map(|text| {
                 output::line(&text);

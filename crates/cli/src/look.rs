@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use seaway_drivers::{
-    OnHost,
+    HostPlacement,
     native::{self, bad_certificate, unusable_secret},
     presence::Presence,
 };
@@ -26,22 +26,22 @@ use seaway_model::{
     Address, Change, Fact, Kind, Listener, ObjectRef, Owner, Problem, Reason,
     fact::HostReport,
     load_balancer::{RateLimit, RequestRate},
-    outcome::Serving,
+    outcome::ServingSocket,
 };
 use seaway_plan::{
-    FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run,
+    FrontDoorView, Overview, PathView, Roles, ServiceKey, World, dry_run,
     explain::{explain as tell, explain_running},
     serves_nothing, slices_without_service, unserved_problems,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Common, Explain, Output, Plan},
+    args::{CommonArgs, Explain, Output, Plan},
     control::now,
     member, output,
     run::{manifests_of, state_dir_of},
     running,
-    settings::{ByDefault, Settings},
+    settings::{DefaultDriver, Settings},
 };
 
 const NOTHING: &str =
@@ -49,7 +49,7 @@ const NOTHING: &str =
 const STANDARD_INPUT: &str = "standard input";
 
 /// A folder, planned.
-struct Look {
+struct PlannedFolder {
     world: World,
     problems: Vec<Problem>,
     /// What is there and is used by nothing: it is no manifest, or no Service has it.
@@ -59,31 +59,31 @@ struct Look {
 
 /// What was given and served before this look.
 #[derive(Default)]
-struct Before {
+struct PreviousState {
     addresses: Vec<Address>,
-    serving: Vec<(Owner, Serving)>,
+    serving: Vec<(Owner, ServingSocket)>,
 }
 
-impl Before {
+impl PreviousState {
     /// What the state folder says, if there is one; it is neither made nor locked. Addresses are only of one that is named:
     /// others may be of other manifests.
-    fn of(common: &Common, settings: &Settings) -> Before {
+    fn of(common: &CommonArgs, settings: &Settings) -> PreviousState {
         let named = common.state_dir.clone().or_else(|| settings.state_dir.clone());
         let used = state_dir_of(common.state_dir.as_deref(), settings).ok();
-        Before {
+        PreviousState {
             addresses: named.map(|dir| seaway_files::state::stored_addresses(&dir)).unwrap_or_default(),
             serving: used.map(|dir| seaway_files::state::stored_serving(&dir)).unwrap_or_default(),
         }
     }
 }
 
-impl Look {
-    fn at(dir: &Path, settings: &Settings, before: Before) -> Result<Look> {
+impl PlannedFolder {
+    fn at(dir: &Path, settings: &Settings, before: PreviousState) -> Result<PlannedFolder> {
         let (folder, changes, _) = read_folder(dir)?;
         let roles = Roles { allocate: true, host: Some(settings.host.clone()) };
         let mut world = World::new(
             roles,
-            vec![Arc::new(OnHost::new(settings.host.clone(), native::DRIVER))],
+            vec![Arc::new(HostPlacement::new(settings.host.clone(), native::DRIVER))],
             Arc::new(settings.config.clone()),
         );
         before.serving.into_iter().for_each(|(owner, at)| world.was_served(owner, &at));
@@ -108,25 +108,25 @@ impl Look {
                 "A Service with type: LoadBalancer has a port of its own; seaway init writes a first one.";
             unused.push(here.fix(fix).in_file(name, 0, 0));
         }
-        Ok(Look { world, problems, unused, folder })
+        Ok(PlannedFolder { world, problems, unused, folder })
     }
 }
 
-impl Look {
+impl PlannedFolder {
     /// What is piped in, as a file that lies on no disk.
-    fn at_standard_input(settings: &Settings, before: Before) -> Result<Look> {
+    fn at_standard_input(settings: &Settings, before: PreviousState) -> Result<PlannedFolder> {
         let mut text = Vec::new();
         std::io::stdin().read_to_end(&mut text).context("standard input cannot be read")?;
-        Look::at_text(&text, settings, before)
+        PlannedFolder::at_text(&text, settings, before)
     }
 
-    fn at_text(text: &[u8], settings: &Settings, before: Before) -> Result<Look> {
+    fn at_text(text: &[u8], settings: &Settings, before: PreviousState) -> Result<PlannedFolder> {
         let file = memfd_create(c"standard input", MFdFlags::MFD_CLOEXEC)
             .context("standard input cannot be buffered (memfd_create)")?;
         let mut file = File::from(file);
         file.write_all(text)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let mut look = Look::at(Path::new(&path), settings, before)?;
+        let mut look = PlannedFolder::at(Path::new(&path), settings, before)?;
         let number = file.as_raw_fd().to_string();
         for problem in look.problems.iter_mut().chain(&mut look.unused) {
             if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *path) {
@@ -140,7 +140,7 @@ impl Look {
     }
 }
 
-impl Look {
+impl PlannedFolder {
     /// A name that is resolved only at run time is no mistake of a manifest.
     fn mistakes(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|it| it.reason != Reason::NameUnresolved).chain(&self.unused)
@@ -149,7 +149,7 @@ impl Look {
 
 /// What `check` would say of a manifest that is written nowhere yet.
 pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Problem>> {
-    let look = Look::at_text(text.as_bytes(), &Settings::default(), Before::default())?;
+    let look = PlannedFolder::at_text(text.as_bytes(), &Settings::default(), PreviousState::default())?;
     Ok(look.mistakes().cloned().collect())
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
     }
     let settings = arguments.common.settings()?;
     let dir = manifests_of(arguments.folder.dir(), &settings)?;
-    let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))?;
+    let look = PlannedFolder::at(&dir, &settings, PreviousState::of(&arguments.common, &settings))?;
     if arguments.driver.is_some() {
         return haproxy::plan(&look, &settings, arguments);
     }
@@ -215,7 +215,7 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(look: &Look) -> String {
+fn table(look: &PlannedFolder) -> String {
     let rows: Vec<Vec<String>> = look.world.overview().iter().map(row).collect();
     if rows.is_empty() {
         return format!("Nothing would be served: {NOTHING}.");
@@ -229,7 +229,7 @@ fn table(look: &Look) -> String {
 }
 
 /// What would be in DNS.
-fn names(look: &Look) -> String {
+fn names(look: &PlannedFolder) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for overview in look.world.overview() {
         for it in look.world.dns_names(&overview.status.owner) {
@@ -272,7 +272,7 @@ fn front_door(door: &FrontDoorView) -> String {
     format!("\nThe front door, at {}:\n{others}{table}{lost}", at.join(" "))
 }
 
-fn members_of(lead: &Lead) -> String {
+fn members_of(lead: &PathView) -> String {
     match lead.pools.as_slice() {
         [] => "-".to_owned(),
         pools => pools.iter().map(|(_, members)| members).sum::<usize>().to_string(),
@@ -298,7 +298,7 @@ fn row(overview: &Overview) -> Vec<String> {
     ]
 }
 
-fn as_json(look: &Look) -> Value {
+fn as_json(look: &PlannedFolder) -> Value {
     let services: Vec<Value> = look.world.overview().iter().map(service_json).collect();
     let front_door = look.world.front_door().map(|it| front_door_json(&it));
     json!({ "services": services, "frontDoor": front_door, "problems": look.problems })
@@ -319,7 +319,7 @@ fn front_door_json(door: &FrontDoorView) -> Value {
     it
 }
 
-fn lead_json(lead: &Lead) -> Value {
+fn lead_json(lead: &PathView) -> Value {
     let pools = lead.pools.iter().map(|(id, members)| json!({ "id": id, "members": members }));
     let mut it = json!({ "at": lead.at, "to": lead.to, "pools": pools.collect::<Vec<_>>() });
     for (name, nets) in [("sources", &lead.sources), ("deniedSources", &lead.denied)] {
@@ -383,12 +383,12 @@ fn service_json(overview: &Overview) -> Value {
 
 pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let mut settings = arguments.common.settings()?;
-    if settings.by_default == Some(ByDefault::Octavia) {
+    if settings.by_default == Some(DefaultDriver::Octavia) {
         // A folder has no cloud, and yet it is to be said that one serves them.
         member::cloud::without(&mut settings);
     }
     let dir: PathBuf = manifests_of(arguments.folder.dir(), &settings)?;
-    let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))
+    let look = PlannedFolder::at(&dir, &settings, PreviousState::of(&arguments.common, &settings))
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
     let key = ServiceKey::new(namespace, name);
@@ -428,5 +428,5 @@ mod typical_mistakes;
 #[cfg(test)]
 pub(crate) fn mistakes_in(dir: &Path, config: Option<&Path>) -> Result<Vec<Problem>> {
     let settings = crate::settings::load(config)?;
-    Ok(Look::at(dir, &settings, Before::default())?.mistakes().cloned().collect())
+    Ok(PlannedFolder::at(dir, &settings, PreviousState::default())?.mistakes().cloned().collect())
 }

@@ -34,19 +34,19 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, BoundSockets, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    AddressDriver, Cluster, FinalizerDriver, HostLeases, HostReports, LEADER, LeaderElection, LeaseTimings,
-    PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
+    AddressDriver, Cluster, ExpiredHostPolicy, FinalizerDriver, HostStatusWriter, LEADER, LeaderElection,
+    LeaseTimings, PasswordReader, PoolStatusWriter, ProgramInfo, RecordStore, StatusDriver, Watch,
 };
 use seaway_drivers::{
     names::MemberNames,
     octavia::{Octavia, groups::Groups},
 };
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
-use seaway_files::{pem::PemWatch, snapshot::StateCacheWriter};
+use seaway_files::{pem::PemWatch, state_cache::StateCacheWriter};
 use seaway_model::{Change, Fact};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Placement, Roles, World};
-use seaway_watchdog::Watching;
+use seaway_watchdog::WatchGuard;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -63,7 +63,7 @@ use self::{
     report::{count, say, want},
 };
 use crate::{
-    announcing::Announcing,
+    announcing::AnnouncerTasks,
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
     rights,
@@ -124,7 +124,7 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
 /// A process that is part of a cluster.
 struct Member {
     /// All parts, which may end once this is dropped.
-    watching: Watching,
+    watching: WatchGuard,
     /// Of a host that may be succeeded while it serves.
     folder: Option<Folder>,
     /// Whether this process works, and no other one of this host.
@@ -134,7 +134,7 @@ struct Member {
     /// While it does: for the next one.
     retiring: Option<Retiring>,
     over: (mpsc::Sender<Retired>, mpsc::Receiver<Retired>),
-    reports: Option<Arc<HostReports>>,
+    reports: Option<Arc<HostStatusWriter>>,
     snapshot: Option<Arc<StateCacheWriter>>,
     settings: Settings,
     host: Option<Arc<Host>>,
@@ -149,7 +149,7 @@ struct Member {
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
     /// Of a host.
-    announcing: Option<Announcing>,
+    announcing: Option<AnnouncerTasks>,
     /// Tells when the file was changed that says all of a cloud, for whoever works there.
     conf: Option<(Arc<Octavia>, mpsc::Receiver<()>)>,
     /// Whether that file is understood: else nothing is written there.
@@ -171,13 +171,13 @@ impl Member {
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         // No page is worth an outage: whoever has its port is told.
         let series = settings.series.limits_of(part == Part::Node);
-        let mut bound = BoundSockets::bind_now_or_later(&binding)?.with_series_limits(series);
+        let mut bound = BoundSockets::bind_or_retry(&binding)?.with_series_limits(series);
         // What may only be read is anybody's; and a controller sends nobody anywhere.
         let status_page = if part == Part::Node { bound.wanted_addresses() } else { Vec::new() };
         bound = pages::in_pod(bound, &arguments.pod, part)?;
         let watchdog = watchdog::start().context("the watchdog cannot start")?;
         let dog = watchdog.clone();
-        bound = bound.with_liveness_check(move || dog.fault().map(|fault| fault.to_string()));
+        bound = bound.with_liveness_check(move || dog.failure().map(|fault| fault.to_string()));
         let mut parts = vec![watchdog::runtime()];
         let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
         bound = metrics::shown(bound, &settings, &cluster)?;
@@ -195,7 +195,7 @@ impl Member {
         let owned = folder.as_ref().map_or(Ok(true), Folder::try_lock)?;
         let owns = watch::Sender::new(owned);
         let campaign = match part {
-            Part::Controller if !arguments.cloud.controllers.service => LeaderElection::none(),
+            Part::Controller if !arguments.cloud.controllers.service => LeaderElection::never(),
             Part::Controller => {
                 LeaderElection::start(&cluster, LEADER, &settings.host, LeaseTimings::leader(settings.lease))
             }
@@ -212,16 +212,17 @@ impl Member {
         let node_counts = nodes::NodeCounts::default();
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let problems = ProblemLog::default();
-        let statuses =
-            host.is_none().then(|| StatusDriver::new(cluster.clone(), campaign.leading(), problems.clone()));
-        let records = RecordStore::new(cluster.clone(), campaign.leading());
+        let statuses = host
+            .is_none()
+            .then(|| StatusDriver::new(cluster.clone(), campaign.leadership(), problems.clone()));
+        let records = RecordStore::new(cluster.clone(), campaign.leadership());
         parts.push(campaign.part());
         parts.extend(statuses.iter().map(StatusDriver::part));
         if let (Some(file), Some(_), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
-            let leading = campaign.leading();
+            let leading = campaign.leadership();
             herald = Some(statuses.event_recorder());
             let events = statuses.event_recorder();
             let (driver, connected, calls) = cloud::driver(
@@ -256,7 +257,7 @@ impl Member {
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
         let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
-        let engine = if host.is_none() { engine.fenced(lead::fence(campaign.leading())) } else { engine };
+        let engine = if host.is_none() { engine.fenced(lead::fence(campaign.leadership())) } else { engine };
         let (stop, stopped) = watch::channel(false);
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
         if !owned {
@@ -277,7 +278,7 @@ impl Member {
         let known = recall.iter().flat_map(Recall::facts);
         let mut watch = match &host {
             Some(host) => cluster.watch_as_host(&host.name, known, tell.clone()),
-            None => cluster.watch_from(known, tell.clone(), HostLeases::Watched),
+            None => cluster.watch_from(known, tell.clone(), ExpiredHostPolicy::Watched),
         };
         let drains = recall.as_ref().is_some_and(Recall::drains);
         let memory = match recall {
@@ -291,9 +292,10 @@ impl Member {
             Some(host) => {
                 let page = serve::page(&arguments.pod, &bound);
                 let running = ProgramInfo { version: version::LONG.into(), page };
-                let its = reports.insert(Arc::new(HostReports::start(&cluster, &host.name, running))).clone();
+                let its =
+                    reports.insert(Arc::new(HostStatusWriter::start(&cluster, &host.name, running))).clone();
                 if !owned {
-                    its.hold().await;
+                    its.pause().await;
                 }
                 parts.push(its.part());
                 let says = say(its.clone(), handle.clone());
@@ -304,24 +306,24 @@ impl Member {
             }
             None => {
                 other_signs::start(conf.is_some(), &cluster, &changes, &mut parts).await;
-                let leads = lead::lead(campaign.leading(), changes.clone());
+                let leads = lead::lead(campaign.leadership(), changes.clone());
                 watchdog::spawn("the watch of the leader's Lease", &mut parts, leads);
-                let makes = lead::make_layer2_key(cluster.clone(), campaign.leading(), handle.clone());
+                let makes = lead::make_layer2_key(cluster.clone(), campaign.leadership(), handle.clone());
                 watchdog::spawn("the key of hosts that announce addresses", &mut parts, makes);
                 if let Some(herald) = herald {
-                    let records = records::keep(records, campaign.leading(), handle.clone(), herald);
+                    let records = records::keep(records, campaign.leadership(), handle.clone(), herald);
                     watchdog::spawn("records of deletions", &mut parts, records);
                 }
-                let (keeper, claims) = names::keep(&cluster, campaign.leading(), handle.clone());
+                let (keeper, claims) = names::keep(&cluster, campaign.leadership(), handle.clone());
                 parts.push(keeper);
                 watchdog::spawn("the reader of claims of host names", &mut parts, claims);
-                watch.gather_addresses(&cluster, campaign.leading(), tell.clone());
-                let reports = PoolReports::start(&cluster, campaign.leading());
+                watch.gather_addresses(&cluster, campaign.leadership(), tell.clone());
+                let reports = PoolStatusWriter::start(&cluster, campaign.leadership());
                 parts.push(reports.part());
                 watchdog::spawn("the count of pools", &mut parts, count(reports, handle.clone()));
                 if let Some(namespace) = settings.copies.clone() {
                     let (keeper, names) =
-                        copies::keep(&cluster, campaign.leading(), namespace, handle.clone());
+                        copies::keep(&cluster, campaign.leadership(), namespace, handle.clone());
                     parts.push(keeper);
                     watchdog::spawn("the names of copied certificates", &mut parts, names);
                 }
@@ -362,7 +364,7 @@ impl Member {
         });
         let announcing = host.as_ref().map(|host| {
             let (layer2, passwords) = (settings.layer2.clone(), Some(PasswordReader::start(&cluster)));
-            Announcing::start(host, &handle, layer2, passwords, &watchdog, &mut parts)
+            AnnouncerTasks::start(host, &handle, layer2, passwords, &watchdog, &mut parts)
         });
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));

@@ -14,7 +14,7 @@ use seaway_drivers::octavia::conf;
 use seaway_openstack::{Cloud, Settings, Source, Timing, credentials::CloudConf};
 
 use crate::{
-    args::{OpenStack, OpenStackCommand, WhichCloud},
+    args::{CloudCredentialArgs, OpenStack, OpenStackCommand},
     output,
 };
 
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &OpenStack) -> Result<ExitCode> {
     })
 }
 
-pub(crate) async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
+pub(crate) async fn connect(which: &CloudCredentialArgs) -> Result<Cloud, seaway_openstack::Error> {
     let source = match &which.cloud_conf {
         Some(file) => Source::cloud_conf(file),
         None => Source::client(which.cloud.as_deref()),
@@ -51,7 +51,7 @@ pub(crate) async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstac
 }
 
 /// What `cascade-delete` of the same file says.
-fn cascades(which: &WhichCloud) -> Result<bool> {
+fn cascades(which: &CloudCredentialArgs) -> Result<bool> {
     let Some(file) = &which.cloud_conf else { return Ok(true) };
     Ok(conf::read(&CloudConf::read(file)?).defaults.cascade)
 }

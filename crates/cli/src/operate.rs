@@ -21,7 +21,7 @@ use seaway_plan::quantity;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
-    server::{ControlSocket, Reach, Reloading},
+    server::{ControlContext, ControlSocket, ReloadSender},
     weights::Weights,
 };
 use crate::{
@@ -72,13 +72,13 @@ struct Reply {
 }
 
 pub(crate) fn status(arguments: &Status) -> Result<ExitCode> {
-    status::print(&client::Process::find(&arguments.running)?, arguments.output)
+    status::print(&client::ControlClient::find(&arguments.running)?, arguments.output)
 }
 
 pub(crate) fn drain(arguments: &Drain) -> Result<ExitCode> {
     let patience = arguments.wait.as_deref().map(quantity::duration).transpose();
     let patience = patience.map_err(|error| anyhow!("--wait: {error}"))?;
-    let process = client::Process::find(&arguments.running)?;
+    let process = client::ControlClient::find(&arguments.running)?;
     let reply = process.ask(&Request::Set {
         what: arguments.target.what.clone(),
         service: arguments.target.service.clone(),
@@ -94,7 +94,7 @@ pub(crate) fn drain(arguments: &Drain) -> Result<ExitCode> {
 
 pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
     ask(
-        &client::Process::find(&arguments.running)?,
+        &client::ControlClient::find(&arguments.running)?,
         &Request::Set {
             what: arguments.target.what.clone(),
             service: arguments.target.service.clone(),
@@ -106,14 +106,14 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
 
 pub(crate) fn reset(arguments: &Reset) -> Result<ExitCode> {
     let (what, service) = (arguments.what.clone(), arguments.service.clone());
-    ask(&client::Process::find(&arguments.running)?, &Request::TakeBack { what, service })
+    ask(&client::ControlClient::find(&arguments.running)?, &Request::TakeBack { what, service })
 }
 
 pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode> {
-    ask(&client::Process::find(&arguments.running)?, &Request::Reload)
+    ask(&client::ControlClient::find(&arguments.running)?, &Request::Reload)
 }
 
-fn ask(process: &client::Process, request: &Request) -> Result<ExitCode> {
+fn ask(process: &client::ControlClient, request: &Request) -> Result<ExitCode> {
     process.ask(request)?.lines.iter().for_each(|it| output::line(it));
     Ok(ExitCode::SUCCESS)
 }

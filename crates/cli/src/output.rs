@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io::Write};
 
-use seaway_admin::logging::is_forging;
+use seaway_admin::logging::is_unsafe_in_logs;
 
 /// One line or more to standard output. A reader that went away (`seaway plan | head`) is no error.
 pub(crate) fn line(text: &str) {
@@ -12,7 +12,7 @@ pub(crate) fn line(text: &str) {
 /// Names, annotations and conditions are written by tenants, and printed on the terminals of administrators: what moves a cursor,
 /// changes the title or turns the direction of writing is written as an escape, which JSON reads as the same character.
 fn printable(text: &str) -> Cow<'_, str> {
-    let acts = |it: char| it != '\n' && it != '\t' && is_forging(it);
+    let acts = |it: char| it != '\n' && it != '\t' && is_unsafe_in_logs(it);
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    args::{Probe, Probed},
+    args::{Probe, ProbeKind},
     output,
 };
 
@@ -21,8 +21,8 @@ const MOST_BYTES: u64 = 64 << 10;
 
 pub(crate) fn run(arguments: &Probe) -> Result<ExitCode> {
     let path = match arguments.what {
-        Probed::Live => "/live",
-        Probed::Ready => "/ready",
+        ProbeKind::Live => "/live",
+        ProbeKind::Ready => "/ready",
     };
     let socket = &arguments.socket;
     let (is_so, why) = ask(socket, path)

@@ -18,13 +18,13 @@ pub(crate) const SERVING_CAPABILITIES: CapabilitySet =
 pub(crate) const NO_CAPABILITIES: CapabilitySet = CapabilitySet::empty();
 
 /// What is left, and what was given up, for the log.
-pub(crate) struct Rights {
+pub(crate) struct ProcessCapabilities {
     kept: CapabilitySet,
     dropped: CapabilitySet,
 }
 
 /// Gives up everything else, for good. To be called while there is one thread: those that exist keep theirs.
-pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<Rights> {
+pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<ProcessCapabilities> {
     let mut dropped = CapabilitySet::empty();
     let before = capabilities(None)?;
     for one in CapabilitySet::all().difference(kept).iter() {
@@ -48,10 +48,10 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<Rights> {
         other => other?,
     }
     set_no_new_privs(true)?;
-    Ok(Rights { kept: left, dropped: dropped | before.permitted.difference(kept) })
+    Ok(ProcessCapabilities { kept: left, dropped: dropped | before.permitted.difference(kept) })
 }
 
-impl fmt::Display for Rights {
+impl fmt::Display for ProcessCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.kept.iter_names().map(|(name, _)| name).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };

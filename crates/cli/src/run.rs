@@ -14,7 +14,7 @@ use seaway_admin::{
     notify::Notifier,
 };
 use seaway_node::Host;
-use seaway_proxy::{AccessTo, Proxy};
+use seaway_proxy::{AccessLogTarget, Proxy};
 use seaway_watchdog::Watchdog;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -23,14 +23,14 @@ pub(crate) use self::serving::exit_at_once;
 use self::serving::serve;
 use crate::{
     args::{LogFormat, Logging, Run},
-    operate::Reloading,
+    operate::ReloadSender,
     rights,
     settings::{self, Settings},
     version, watchdog,
 };
 
 /// What a process is run with: the configuration, with what flags say instead.
-pub(crate) struct Process {
+pub(crate) struct ProcessOptions {
     pub(crate) settings: Settings,
     pub(crate) manifests: PathBuf,
     pub(crate) state_dir: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Process {
     pub(crate) began: Instant,
     pub(crate) watchdog: Watchdog,
     /// Asks for the configuration to be read again.
-    pub(crate) reloading: Reloading,
+    pub(crate) reloading: ReloadSender,
 }
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
     let (reloading, reloads) = mpsc::channel(1);
-    let process = Process {
+    let process = ProcessOptions {
         reloading,
         manifests: manifests_of(arguments.folder.dir(), &settings)?,
         state_dir: state_dir_of(arguments.common.state_dir.as_deref(), &settings)?,
@@ -153,7 +153,8 @@ pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
     proxy.measure_latency(settings.series.latency);
     proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
     let log = settings.access_log.as_ref().map(|it| &it.to);
-    let file = if let Some(AccessTo::File(file)) = log { file.display().to_string() } else { String::new() };
+    let file =
+        if let Some(AccessLogTarget::File(file)) = log { file.display().to_string() } else { String::new() };
     proxy.log_requests(settings.access_log.clone()).with_context(|| format!("accessLog.to: {file}"))?;
     Ok(proxy)
 }

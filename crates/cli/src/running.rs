@@ -13,7 +13,7 @@ use seaway_admin::{
 };
 use seaway_files::{ServerInfo, state};
 use seaway_model::PoolId;
-use seaway_plan::{ServiceKey, explain::Standings};
+use seaway_plan::{ServiceKey, explain::MemberStatuses};
 
 const CONNECT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(10);
@@ -88,9 +88,9 @@ fn view(at: SocketAddr) -> Option<View> {
 }
 
 /// Of the members of one Service: in its own pools, and in those that the front door has for it.
-pub(crate) fn standings(view: &View, key: &ServiceKey) -> Standings {
+pub(crate) fn standings(view: &View, key: &ServiceKey) -> MemberStatuses {
     let at_door = format!("{}/{}:", key.namespace, key.name);
-    let mut all = Standings::new();
+    let mut all = MemberStatuses::new();
     for service in &view.services {
         let is_its = *service.namespace == *key.namespace && *service.name == *key.name;
         for pool in service.pools.iter().filter(|it| is_its || it.id.starts_with(&at_door)) {

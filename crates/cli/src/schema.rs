@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seaway_manifests::decode::{Expected, FieldReads, PathPart};
+use seaway_manifests::decode::{FieldReads, FieldType, PathPart};
 use serde_json::{Map, Value, json};
 
 /// What yaml-language-server reads.
@@ -15,25 +15,25 @@ const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
 
 /// A field with all that is below it.
 #[derive(Debug, Default)]
-struct Known {
-    expected: BTreeSet<Expected>,
-    fields: BTreeMap<String, Known>,
-    item: Option<Box<Known>>,
+struct SchemaNode {
+    expected: BTreeSet<FieldType>,
+    fields: BTreeMap<String, SchemaNode>,
+    item: Option<Box<SchemaNode>>,
     /// Of a map whose keys users choose.
-    key: Option<Box<Known>>,
+    key: Option<Box<SchemaNode>>,
     description: Option<String>,
 }
 
-impl Known {
-    fn of(reads: FieldReads) -> Known {
-        let mut root = Known::default();
+impl SchemaNode {
+    fn of(reads: FieldReads) -> SchemaNode {
+        let mut root = SchemaNode::default();
         for (path, expected) in reads {
             root.at(&path).expected.extend(expected);
         }
         root
     }
 
-    fn at(&mut self, path: &[PathPart]) -> &mut Known {
+    fn at(&mut self, path: &[PathPart]) -> &mut SchemaNode {
         let Some((first, rest)) = path.split_first() else { return self };
         let below = match first {
             PathPart::Field(name) => self.fields.entry(name.clone()).or_default(),
@@ -46,7 +46,7 @@ impl Known {
     fn schema(&self) -> Value {
         let mut any: Vec<Value> = self.expected.iter().map(|it| self.one(it)).collect();
         if any.is_empty() && !self.fields.is_empty() {
-            any.push(self.one(&Expected::Map));
+            any.push(self.one(&FieldType::Map));
         }
         let mut schema = match any.as_mut_slice() {
             [] => Map::new(),
@@ -71,10 +71,10 @@ impl Known {
         schema.into()
     }
 
-    fn one(&self, expected: &Expected) -> Value {
+    fn one(&self, expected: &FieldType) -> Value {
         match expected {
-            Expected::Map if self.fields.is_empty() && self.key.is_none() => json!({ "type": "object" }),
-            Expected::Map => {
+            FieldType::Map if self.fields.is_empty() && self.key.is_none() => json!({ "type": "object" }),
+            FieldType::Map => {
                 let fields = self.fields.iter().map(|(name, it)| (name.clone(), it.schema()));
                 let others = self.key.as_ref().map_or(Value::Bool(false), |it| it.schema());
                 json!({
@@ -83,19 +83,19 @@ impl Known {
                     "additionalProperties": others,
                 })
             }
-            Expected::List => {
+            FieldType::List => {
                 let item = self.item.as_ref().map_or_else(|| json!({}), |it| it.schema());
                 json!({ "type": "array", "items": item })
             }
-            Expected::Text => json!({ "type": "string" }),
-            Expected::Bool => json!({ "type": "boolean" }),
-            Expected::Integer(None) => json!({ "type": "integer" }),
-            Expected::Integer(Some((least, most))) => {
+            FieldType::Text => json!({ "type": "string" }),
+            FieldType::Bool => json!({ "type": "boolean" }),
+            FieldType::Integer(None) => json!({ "type": "integer" }),
+            FieldType::Integer(Some((least, most))) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
-            Expected::Words(words) => json!({ "type": "string", "enum": words }),
-            Expected::Duration | Expected::Size => json!({ "type": ["string", "integer", "null"] }),
-            Expected::Other => json!({ "type": ["string", "boolean", "number", "null"] }),
+            FieldType::Words(words) => json!({ "type": "string", "enum": words }),
+            FieldType::Duration | FieldType::Size => json!({ "type": ["string", "integer", "null"] }),
+            FieldType::Other => json!({ "type": ["string", "boolean", "number", "null"] }),
         }
     }
 }

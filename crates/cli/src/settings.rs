@@ -29,15 +29,15 @@ use std::{
 };
 
 use seaway_admin::logging::check_level;
-use seaway_cluster::{Access, LeaseTimings, WatchTimings};
+use seaway_cluster::{ClusterAccess, LeaseTimings, WatchTimings};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
-    decode::{Fault, Faults, Field, FieldReads},
+    decode::{Field, FieldReads, ValidationError, ValidationErrors},
     tree,
 };
 use seaway_model::{
     Config, L4, Name,
-    config::{Orphans, Secrets},
+    config::{OrphanPolicy, TlsSecrets},
 };
 use seaway_node::Layer2Settings;
 use seaway_openstack::Limits;
@@ -50,7 +50,7 @@ pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
 /// Who serves Services that name no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ByDefault {
+pub(crate) enum DefaultDriver {
     Native,
     Octavia,
     None,
@@ -105,7 +105,7 @@ pub(crate) struct Settings {
     /// Which Nodes of a cloud are deleted, and when; what is said of their pods' networks.
     pub(crate) nodes: NodeKeys,
     /// Whether Services without a class are ours, where that is said.
-    pub(crate) by_default: Option<ByDefault>,
+    pub(crate) by_default: Option<DefaultDriver>,
     /// Which keys are set whose defaults differ between a folder and a cluster.
     pub(crate) said: ExplicitKeys,
     /// What was odd in files beside the configuration, though it works.
@@ -137,7 +137,7 @@ impl Default for Settings {
             series: Series::default(),
             memory: MemoryLimits::default(),
             layer2: Layer2Settings::default(),
-            metallb: Access::METALLB.into(),
+            metallb: ClusterAccess::METALLB.into(),
             copies: None,
             audit: Duration::from_secs(300),
             rebuild: false,
@@ -199,24 +199,24 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Settings, SettingsError> {
         .map_err(|error| SettingsError(vec![format!("{}: {error}", file.display())]))?;
     let beside = file.parent().unwrap_or(Path::new(""));
     parse(&text, beside).map_err(|faults| {
-        let told = |it: &Fault| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
+        let told = |it: &ValidationError| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
         SettingsError(faults.iter().map(told).collect())
     })
 }
 
 /// `beside`: where files are that it names.
-pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
+pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<ValidationError>> {
     let roots = tree::parse(text).map_err(|error| {
-        vec![Fault { field: String::new(), at: error.at, message: error.message.clone() }]
+        vec![ValidationError { field: String::new(), at: error.at, message: error.message.clone() }]
     })?;
-    let faults = Faults::default();
+    let faults = ValidationErrors::default();
     let settings = match roots.as_slice() {
         [] => Settings::default(),
         [root] => read(&Field::root(root, &faults), beside),
         [_, second, ..] => {
             let message =
                 "a configuration must be one YAML document, and here a second one begins".to_owned();
-            return Err(vec![Fault { field: String::new(), at: second.at, message }]);
+            return Err(vec![ValidationError { field: String::new(), at: second.at, message }]);
         }
     };
     if faults.is_empty() { Ok(settings) } else { Err(faults.into_sorted()) }
@@ -224,7 +224,7 @@ pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
 
 /// What is read of a file, and as what.
 pub(crate) fn fields_read(text: &str) -> FieldReads {
-    let faults = Faults::recording();
+    let faults = ValidationErrors::recording();
     if let Ok([root]) = tree::parse(text).as_deref() {
         read(&Field::root(root, &faults), Path::new(""));
     }
@@ -275,20 +275,20 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
     }
     settings.by_default = file.take("defaultDriver").one_of(&[
-        ("native", ByDefault::Native),
-        ("octavia", ByDefault::Octavia),
-        ("none", ByDefault::None),
+        ("native", DefaultDriver::Native),
+        ("octavia", DefaultDriver::Octavia),
+        ("none", DefaultDriver::None),
     ]);
     settings.config.classless =
-        settings.by_default.map_or(settings.config.classless, |it| it == ByDefault::Native);
+        settings.by_default.map_or(settings.config.classless, |it| it == DefaultDriver::Native);
     let mut exposed = exposed::read(&file.take("tcpServices"), "tcpServices", L4::Tcp);
     exposed.extend(exposed::read(&file.take("udpServices"), "udpServices", L4::Udp));
     settings.config.exposed = exposed;
     let door = &mut settings.config.front_door;
     front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems, &mut settings.said);
-    if copies.is_set() && settings.said.secrets && settings.config.front_door.tls.secrets == Secrets::All {
+    if copies.is_set() && settings.said.secrets && settings.config.front_door.tls.secrets == TlsSecrets::All {
         copies
-            .fault("cannot be combined with `frontDoor.tls.secrets: all`: only Secrets that something names are copied");
+            .error("cannot be combined with `frontDoor.tls.secrets: all`: only Secrets that something names are copied");
     }
     tenants::read(&file.take("tenants"), &mut settings.config.tenants, &mut settings.said);
     balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);
@@ -343,8 +343,9 @@ fn cloud(field: &Field<'_>, settings: &mut Settings) {
         per_second: section.take("requestsPerSecond").integer_within(1, 1_000).unwrap_or(usual.per_second),
         in_flight: section.take("inFlight").integer_within(1, 1_000).unwrap_or(usual.in_flight),
     };
-    let orphans = section.take("orphans").one_of(&[("report", Orphans::Report), ("delete", Orphans::Delete)]);
-    settings.config.orphans = orphans.unwrap_or(Orphans::Report);
+    let orphans =
+        section.take("orphans").one_of(&[("report", OrphanPolicy::Report), ("delete", OrphanPolicy::Delete)]);
+    settings.config.orphans = orphans.unwrap_or(OrphanPolicy::Report);
     section.finish();
 }
 
@@ -395,7 +396,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Result<Settings, Vec<Fault>> {
+    fn parse(text: &str) -> Result<Settings, Vec<ValidationError>> {
         super::parse(text, Path::new(""))
     }
 

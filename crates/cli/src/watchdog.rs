@@ -4,7 +4,7 @@
 
 use std::{io, process, thread, time::Duration};
 
-use seaway_watchdog::{Fault, Heartbeat, Pace, Part, Watchdog};
+use seaway_watchdog::{Heartbeat, PartFailure, Watchdog, WatchdogTimings, WatchedPart};
 use tracing::error;
 
 /// What writes the log may be what hangs: then the process ends without a word.
@@ -16,10 +16,10 @@ const BEAT: Duration = Duration::from_millis(450);
 pub(crate) const CONTROL_THREADS: &str = "control";
 
 pub(crate) fn start() -> io::Result<Watchdog> {
-    Watchdog::start(Pace::default(), end)
+    Watchdog::start(WatchdogTimings::default(), end)
 }
 
-fn end(fault: &Fault) {
+fn end(fault: &PartFailure) {
     let said = fault.clone();
     let ending = thread::Builder::new().name("ending".into()).spawn(move || {
         error!("{said}; the process exits so that the supervisor restarts it");
@@ -32,7 +32,7 @@ fn end(fault: &Fault) {
 }
 
 /// The runtime that runs engine, watches and status page: it hangs when none of its threads comes to a task.
-pub(crate) fn runtime() -> Part {
+pub(crate) fn runtime() -> WatchedPart {
     let (heartbeat, part) = Heartbeat::new("the runtime of the control plane");
     tokio::spawn(async move {
         loop {
@@ -46,7 +46,7 @@ pub(crate) fn runtime() -> Part {
 /// Spawns a part that is a task.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<WatchedPart>,
     task: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
     let (heartbeat, part) = Heartbeat::new(name);
@@ -56,7 +56,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 
 /// Spawns the engine, whose turns beat: one poll may have many.
 pub(crate) fn spawn_engine(
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<WatchedPart>,
     engine: seaway_engine::Engine,
     stopped: tokio::sync::watch::Receiver<bool>,
 ) -> tokio::task::JoinHandle<seaway_plan::World> {

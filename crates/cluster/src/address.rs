@@ -198,7 +198,7 @@ fn read_owner(item: &Field<'_>) -> Option<Owner> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use seaway_manifests::{decode::Faults, tree::Node};
+    use seaway_manifests::{decode::ValidationErrors, tree::Node};
 
     use super::*;
 
@@ -221,7 +221,7 @@ pub(crate) mod tests {
 
     fn read_back(json: &Value) -> Result<Arc<Address>, Vec<String>> {
         let node: Node = serde_json::from_value(json.clone()).expect("is a tree");
-        let faults = Faults::default();
+        let faults = ValidationErrors::default();
         let read = read(&Field::root(&node, &faults));
         let faults: Vec<String> = faults.into_sorted().iter().map(ToString::to_string).collect();
         read.filter(|_| faults.is_empty()).ok_or(faults)

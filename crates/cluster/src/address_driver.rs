@@ -12,9 +12,9 @@ use tracing::warn;
 
 use crate::{
     address,
-    answer::{ApiError, INSTALL},
+    api_error::{ApiError, INSTALL},
     connect::Cluster,
-    decode::{self, Decoded},
+    decode::{self, DecodeOutcome},
     kinds::WatchedKind,
     object_cache::{AddressObject, Version},
     raw_object::RawObject,
@@ -154,7 +154,7 @@ impl AddressDriver {
         let version = Version(told.version().into());
         let mut address =
             Arc::new(Address { version: version.number().unwrap_or_default(), ..Address::clone(written) });
-        if let Decoded::Fact(Fact::Address(kept)) = decode::read(Kind::Address, told)
+        if let DecodeOutcome::Fact(Fact::Address(kept)) = decode::read(Kind::Address, told)
             && kept != address
         {
             warn!(address = %written.ip, "the CustomResourceDefinition of Address in this cluster is older \
@@ -179,7 +179,7 @@ impl AddressDriver {
             Err(answer) => return Err(answer.into()),
         };
         match decode::read(Kind::Address, &told) {
-            Decoded::Fact(Fact::Address(address)) => {
+            DecodeOutcome::Fact(Fact::Address(address)) => {
                 let version = Version(told.version().into());
                 let found = AddressObject { address, object: told.name().into(), version };
                 self.cluster.cache().put_address(found.clone());

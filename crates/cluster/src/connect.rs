@@ -24,7 +24,7 @@ mod kubeconfig;
 
 pub use self::kubeconfig::KubeconfigFault;
 use crate::{
-    answer::{ApiError, Cause},
+    api_error::{ApiError, Cause},
     counts::ClusterCounts,
     kinds::{WatchTimings, WatchedKind},
     object_cache::ObjectCache,
@@ -33,7 +33,7 @@ use crate::{
 
 /// How the API server is reached.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct ClusterAccess {
     pub credentials: CredentialSource,
     /// Where our Leases are; else the pod's own namespace, or `seaway-system`.
     pub namespace: Option<Name>,
@@ -44,16 +44,16 @@ pub struct Access {
     pub pace: WatchTimings,
 }
 
-impl Access {
+impl ClusterAccess {
     pub const METALLB: &str = "metallb-system";
 }
 
-impl Default for Access {
-    fn default() -> Access {
-        Access {
+impl Default for ClusterAccess {
+    fn default() -> ClusterAccess {
+        ClusterAccess {
             credentials: CredentialSource::default(),
             namespace: None,
-            metallb: Access::METALLB.into(),
+            metallb: ClusterAccess::METALLB.into(),
             copies: None,
             pace: WatchTimings::default(),
         }
@@ -111,7 +111,7 @@ pub enum AccessError {
 pub struct Cluster(Arc<Inner>);
 
 struct Inner {
-    access: Access,
+    access: ClusterAccess,
     server: Name,
     authority: Name,
     namespace: Name,
@@ -130,7 +130,7 @@ pub(crate) use seaway_manifests::MANAGER;
 
 impl Cluster {
     /// Reads the credentials; sends no request yet.
-    pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
+    pub async fn connect(access: ClusterAccess) -> Result<Cluster, AccessError> {
         let counts = Arc::<ClusterCounts>::default();
         let ConnectionConfig { client, server, authority, own } = find(&access, &counts).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
@@ -290,7 +290,7 @@ struct ConnectionConfig {
     own: Option<Name>,
 }
 
-async fn find(access: &Access, counts: &Arc<ClusterCounts>) -> Result<ConnectionConfig, AccessError> {
+async fn find(access: &ClusterAccess, counts: &Arc<ClusterCounts>) -> Result<ConnectionConfig, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
         CredentialSource::Detected => {

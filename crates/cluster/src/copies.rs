@@ -7,13 +7,13 @@
 //! turns a copy back into what it is a copy of, so nothing but its watch knows of copies. Of a Secret only what
 //! certificates consist of is copied. The type is our own: no other program takes a copy for a certificate of its own.
 
-mod keeper;
 mod plan;
+mod writer;
 
 use seaway_manifests::tree::{Node, Value};
 use seaway_model::{Kind, Name, ObjectRef, fact::TLS_SECRET};
 
-pub use self::keeper::{CopyTimings, CopyWriter, NamedCertificates};
+pub use self::writer::{CopyTimings, CopyWriter, NamedCertificates};
 use crate::raw_object::RawObject;
 
 /// The `type` of copies.
@@ -42,7 +42,7 @@ fn source_of(annotation: &str, name: &str) -> Option<ObjectRef> {
 }
 
 /// A copy, as what it is a copy of; nothing, if it does not say of what.
-pub(crate) fn original(copy: RawObject) -> Option<RawObject> {
+pub(crate) fn original_of_copy(copy: RawObject) -> Option<RawObject> {
     if copy.tree.child("type").is_none_or(|it| it.value != Value::Text(TYPE.to_owned())) {
         return None;
     }
@@ -83,7 +83,7 @@ mod tests {
     use seaway_model::Fact;
 
     use super::*;
-    use crate::decode::{self, Decoded, tests::told};
+    use crate::decode::{self, DecodeOutcome, tests::told};
 
     fn secret(namespace: &str, name: &str) -> ObjectRef {
         ObjectRef::new(Kind::Secret, namespace, name)
@@ -113,9 +113,9 @@ mod tests {
     fn a_copy_is_read_as_what_it_is_a_copy_of() {
         let pair = r#""tls.crt": "Y2VydA==", "tls.key": "a2V5", "ca.crt": "Y2E=""#;
         for (data, kind) in [(pair, TLS_SECRET), (r#""ca.crt": "Y2E=""#, "Opaque")] {
-            let original = original(copy("shop.tls", "shop/tls", data)).expect("it is a copy");
+            let original = original_of_copy(copy("shop.tls", "shop/tls", data)).expect("it is a copy");
             assert_eq!((original.namespace(), original.name(), original.version()), ("shop", "tls", "7"));
-            let Decoded::Fact(Fact::Secret(read)) = decode::read(Kind::Secret, &original) else {
+            let DecodeOutcome::Fact(Fact::Secret(read)) = decode::read(Kind::Secret, &original) else {
                 panic!("is a Secret")
             };
             assert_eq!((&read.object, read.kind.as_str()), (&secret("shop", "tls"), kind));
@@ -128,9 +128,9 @@ mod tests {
         for (name, source) in
             [("shop.tls", "shop/other"), ("shop.tls", "shop.tls"), ("shop.tls", ""), ("else", "shop/tls")]
         {
-            assert!(original(copy(name, source, "")).is_none(), "{name} {source}");
+            assert!(original_of_copy(copy(name, source, "")).is_none(), "{name} {source}");
         }
         let other = r#"{"type": "Opaque", "metadata": {"name": "a.b", "annotations": {"seaway.dev/copy-of": "a/b"}}}"#;
-        assert!(original(told(other)).is_none(), "it is of another type");
+        assert!(original_of_copy(told(other)).is_none(), "it is of another type");
     }
 }

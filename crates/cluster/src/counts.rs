@@ -37,12 +37,12 @@ pub struct WatchCounts {
 #[derive(Default)]
 pub struct ClusterCounts {
     calls: Mutex<BTreeMap<(&'static str, &'static str), Histogram>>,
-    watches: Mutex<BTreeMap<Kind, Watched>>,
+    watches: Mutex<BTreeMap<Kind, WatchState>>,
     /// When the state was saved that is served though the API server does not confirm it; 0: it does.
     snapshot: AtomicU64,
 }
 
-struct Watched {
+struct WatchState {
     /// Nothing while it is not watched: it is not there, or no one names one.
     heard: Option<Instant>,
     lists: u64,
@@ -84,14 +84,14 @@ impl ClusterCounts {
         self.snapshot.store(written.map_or(0, |it| it.0), Relaxed);
     }
 
-    pub(crate) fn begin(self: &Arc<ClusterCounts>, verb: &'static str) -> Call {
+    pub(crate) fn begin_call(self: &Arc<ClusterCounts>, verb: &'static str) -> Call {
         Call { counts: self.clone(), verb, begun: Instant::now(), code: "none" }
     }
 
     /// All of that kind was listed.
-    pub(crate) fn listed(&self, kind: Kind) {
+    pub(crate) fn record_list(&self, kind: Kind) {
         let mut watches = lock(&self.watches);
-        let watched = watches.entry(kind).or_insert(Watched { heard: None, lists: 0 });
+        let watched = watches.entry(kind).or_insert(WatchState { heard: None, lists: 0 });
         watched.heard = Some(Instant::now());
         watched.lists = watched.lists.saturating_add(1);
     }
@@ -102,7 +102,7 @@ impl ClusterCounts {
     }
 
     /// Each event of that watch is a sign of life, and each bookmark.
-    pub(crate) fn heard<T, E, S: Stream<Item = Result<WatchEvent<T>, E>>>(
+    pub(crate) fn count_events<T, E, S: Stream<Item = Result<WatchEvent<T>, E>>>(
         self: &Arc<ClusterCounts>,
         kind: Kind,
         events: S,
@@ -118,7 +118,7 @@ impl ClusterCounts {
 }
 
 impl Call {
-    pub(crate) fn answered(&mut self, status: http::StatusCode) {
+    pub(crate) fn record_response(&mut self, status: http::StatusCode) {
         self.code = match status.as_u16() {
             429 => "429",
             100..200 => "1xx",
@@ -150,9 +150,9 @@ mod tests {
     fn calls_are_counted_by_verb_and_class_and_one_that_is_given_up_has_none() {
         let counts = Arc::<ClusterCounts>::default();
         for status in [200, 201, 404, 429, 503] {
-            counts.begin("get").answered(http::StatusCode::from_u16(status).expect("a status"));
+            counts.begin_call("get").record_response(http::StatusCode::from_u16(status).expect("a status"));
         }
-        drop(counts.begin("patch"));
+        drop(counts.begin_call("patch"));
         let all = counts.calls().into_iter().map(|it| (it.verb, it.code, it.times.count()));
         let expected = [
             ("get", "2xx", 2),
@@ -168,8 +168,8 @@ mod tests {
     async fn an_event_is_a_sign_of_life_an_error_is_none_and_a_kind_that_is_not_there_has_no_age() {
         let counts = Arc::<ClusterCounts>::default();
         assert!(counts.watches().is_empty());
-        counts.listed(Kind::Service);
-        counts.listed(Kind::Node);
+        counts.record_list(Kind::Service);
+        counts.record_list(Kind::Node);
         counts.forget(Kind::Node);
         let kinds: Vec<_> = counts.watches().into_iter().map(|it| (it.kind, it.lists)).collect();
         assert_eq!(kinds, [(Kind::Service, 1)]);
@@ -182,7 +182,7 @@ mod tests {
         for (event, is_sign) in [(Added(()), true), (Error(error.boxed()), false)] {
             back();
             let events = stream::iter([Ok::<_, ()>(event)]);
-            counts.heard(Kind::Service, events).collect::<Vec<_>>().await;
+            counts.count_events(Kind::Service, events).collect::<Vec<_>>().await;
             assert_eq!(age() < Duration::from_secs(30), is_sign);
         }
     }

@@ -23,9 +23,9 @@ mod tests {
     use super::*;
     use crate::{
         address, host,
-        kinds::{Need, WATCHED, WatchedKind},
+        kinds::{Requirement, WATCHED, WatchedKind},
         name_owner, pools,
-        watch::slices,
+        watch::host_slices,
     };
 
     fn documents(text: &str) -> Vec<Node> {
@@ -133,7 +133,7 @@ mod tests {
         for (kind, part, full) in [
             ("Address", "spec", address::write(&address::tests::address("192.0.2.1"), None)["spec"].clone()),
             ("LoadBalancerHost", "status", host::tests::full()),
-            ("LoadBalancerHostSlice", "spec", slices::tests::full()["spec"].clone()),
+            ("LoadBalancerHostSlice", "spec", host_slices::tests::full()["spec"].clone()),
             ("AddressPool", "status", pools::tests::full()),
             ("NameOwner", "spec", name_owner::tests::full()["spec"].clone()),
         ] {
@@ -217,14 +217,14 @@ mod tests {
         for it in &WATCHED {
             let role = match (it.kind, it.need) {
                 (Kind::Secret, _) => "seaway-certificates",
-                (_, Need::ReportOnly) => "seaway-controller",
+                (_, Requirement::ReportOnly) => "seaway-controller",
                 _ => "seaway-reader",
             };
             uses(role, it.group, it.plural, &["list", "watch"]);
-            if it.kind != Kind::Secret && it.need != Need::ReportOnly {
+            if it.kind != Kind::Secret && it.need != Requirement::ReportOnly {
                 uses("seaway-viewer", it.group, it.plural, &["list"]);
             }
-            assert!(it.need != Need::Required || role == "seaway-reader");
+            assert!(it.need != Requirement::Required || role == "seaway-reader");
         }
         for role in ["seaway-reader", "seaway-controller"] {
             uses(role, "apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
@@ -266,7 +266,7 @@ mod tests {
         assert!(rule.is_some_and(|it| it.contains("[leases]")) && crate::LEADER == "seaway-controller");
         let policies = include_str!("../../../deploy/kubernetes/components/policies/policies.yaml");
         assert_eq!(documents(policies).len(), 8);
-        let prefix = format!("'{}' + variables.host", crate::watch::pulses::HOST_LEASE_PREFIX);
+        let prefix = format!("'{}' + variables.host", crate::watch::host_leases::HOST_LEASE_PREFIX);
         let finalizers = [seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER];
         for named in finalizers.into_iter().chain([prefix.as_str(), crate::status::ADDRESS]) {
             assert!(policies.contains(named), "{named}");

@@ -2,26 +2,27 @@
 
 use seaway_manifests::{
     FINALIZER, OWN_FINALIZER,
-    decode::{Fault, Faults, Field},
+    decode::{Field, ValidationError, ValidationErrors},
     object::{SOURCE_RANGES, read_accepted},
     tree::{Node, Value},
 };
 use seaway_model::{
-    Fact, Kind, Name, ObjectRef, Problem, Reason, announced::ConditionStatus, fact::not_acted_on_problem,
+    Fact, Kind, Name, ObjectRef, Problem, Reason, announced::ConditionStatus,
+    fact::unsupported_announcement_problem,
 };
 
 use crate::{
     address,
     connect::MANAGER,
     host, metallb, name_owner,
-    object_cache::{Condition, Ingress, Port, Published, ServiceFinalizers, Version},
+    object_cache::{Condition, Ingress, Port, PublishedService, ServiceFinalizers, Version},
     raw_object::RawObject,
     status::{ADDRESS, BALANCER, PREFIX},
 };
 
 /// How an object was decoded.
 #[derive(Debug)]
-pub(crate) enum Decoded {
+pub(crate) enum DecodeOutcome {
     Fact(Fact),
     /// The parts that are understood; the others are left out.
     Partial(Fact, Vec<Problem>),
@@ -31,44 +32,44 @@ pub(crate) enum Decoded {
     Invalid(ObjectRef, Vec<Problem>),
 }
 
-pub(crate) fn read(kind: Kind, told: &RawObject) -> Decoded {
+pub(crate) fn read(kind: Kind, told: &RawObject) -> DecodeOutcome {
     let tree = &told.tree;
     let object = || ObjectRef::new(kind, told.namespace(), told.name());
     match kind {
         // A slice that belongs to no Service is somebody else's.
-        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Decoded::Ignored,
+        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => DecodeOutcome::Ignored,
         _ if metallb::is_announcement(kind) => {
-            Decoded::Invalid(object(), vec![not_acted_on_problem(object())])
+            DecodeOutcome::Invalid(object(), vec![unsupported_announcement_problem(object())])
         }
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
         Kind::NameOwner => judged(object(), tree, |root| name_owner::read(root).map(Fact::NameOwner)),
         _ => match read_accepted(kind, tree) {
             Some(Ok(read)) => match read.object.facts.into_iter().next() {
-                None => Decoded::Ignored,
-                Some(fact) if read.left_out.is_empty() => Decoded::Fact(fact),
-                Some(fact) => Decoded::Partial(fact, left_out(&object(), read.left_out)),
+                None => DecodeOutcome::Ignored,
+                Some(fact) if read.left_out.is_empty() => DecodeOutcome::Fact(fact),
+                Some(fact) => DecodeOutcome::Partial(fact, left_out(&object(), read.left_out)),
             },
             Some(Err(broken)) => {
                 let object = object();
-                Decoded::Invalid(object.clone(), problems(&object, broken.faults))
+                DecodeOutcome::Invalid(object.clone(), problems(&object, broken.errors))
             }
-            None => Decoded::Ignored,
+            None => DecodeOutcome::Ignored,
         },
     }
 }
 
-fn judged(object: ObjectRef, tree: &Node, read: impl Fn(&Field<'_>) -> Option<Fact>) -> Decoded {
-    let faults = Faults::default();
+fn judged(object: ObjectRef, tree: &Node, read: impl Fn(&Field<'_>) -> Option<Fact>) -> DecodeOutcome {
+    let faults = ValidationErrors::default();
     let fact = read(&Field::root(tree, &faults));
     match fact.filter(|_| faults.is_empty()) {
-        Some(fact) => Decoded::Fact(fact),
-        None => Decoded::Invalid(object.clone(), problems(&object, faults.into_sorted())),
+        Some(fact) => DecodeOutcome::Fact(fact),
+        None => DecodeOutcome::Invalid(object.clone(), problems(&object, faults.into_sorted())),
     }
 }
 
-fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
-    let told = |Fault { field, message, .. }| {
+fn problems(object: &ObjectRef, faults: Vec<ValidationError>) -> Vec<Problem> {
+    let told = |ValidationError { field, message, .. }| {
         Problem::new(object.clone(), Reason::Invalid, message)
             .at(field)
             .fix("The last good state of the object stays in use until this is corrected.")
@@ -76,8 +77,8 @@ fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
     faults.into_iter().map(told).collect()
 }
 
-fn left_out(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
-    let told = |Fault { field, message, .. }| {
+fn left_out(object: &ObjectRef, faults: Vec<ValidationError>) -> Vec<Problem> {
+    let told = |ValidationError { field, message, .. }| {
         let (what, fix) = if field.starts_with(SOURCE_RANGES) {
             (
                 "no client may connect until this is corrected, and in a cloud nothing is created or changed",
@@ -96,7 +97,7 @@ fn left_out(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
 }
 
 /// What a Service says of itself, and who else says so.
-pub(crate) fn published(told: &RawObject) -> Published {
+pub(crate) fn published(told: &RawObject) -> PublishedService {
     let status = told.tree.child("status");
     let ingress = status.and_then(|it| it.child("loadBalancer")?.child("ingress"));
     let ingress = list(ingress).filter_map(|it| {
@@ -124,7 +125,7 @@ pub(crate) fn published(told: &RawObject) -> Published {
         }
     }
     let annotations = told.tree.child("metadata").and_then(|it| it.child("annotations"));
-    Published {
+    PublishedService {
         address: annotations.and_then(|it| name(it, ADDRESS)),
         balancer: annotations.and_then(|it| name(it, BALANCER)),
         uid: told.uid().into(),
@@ -208,7 +209,9 @@ pub(crate) mod tests {
     #[test]
     fn an_object_that_cannot_be_read_is_told_by_field() {
         let told = told(r#"{"metadata": {"name": "a"}, "spec": {"addresses": ["here"]}}"#);
-        let Decoded::Invalid(object, problems) = read(Kind::AddressPool, &told) else { panic!("is refused") };
+        let DecodeOutcome::Invalid(object, problems) = read(Kind::AddressPool, &told) else {
+            panic!("is refused")
+        };
         assert_eq!(object, ObjectRef::new(Kind::AddressPool, "", "a"));
         assert_eq!(&*problems[0].field, "spec.addresses[0]");
         assert!(problems[0].place.is_none(), "there is no file");
@@ -220,7 +223,7 @@ pub(crate) mod tests {
             r#"{"metadata": {"name": "a", "namespace": "x"}, "spec": {"type": "LoadBalancer", "ports": [
                 {"name": "new", "port": 443, "protocol": "QUIC"}, {"name": "web", "port": 8080}]}}"#,
         );
-        let Decoded::Partial(Fact::Service(service), problems) = read(Kind::Service, &told) else {
+        let DecodeOutcome::Partial(Fact::Service(service), problems) = read(Kind::Service, &told) else {
             panic!("it is followed")
         };
         assert_eq!(service.ports.iter().map(|it| it.port).collect::<Vec<_>>(), [8080]);
@@ -231,7 +234,7 @@ pub(crate) mod tests {
     #[test]
     fn a_slice_of_no_service_is_nobodys_mistake() {
         let orphan = told(r#"{"metadata": {"name": "a", "namespace": "x"}, "addressType": "IPv4"}"#);
-        assert!(matches!(read(Kind::EndpointSlice, &orphan), Decoded::Ignored));
+        assert!(matches!(read(Kind::EndpointSlice, &orphan), DecodeOutcome::Ignored));
     }
 
     #[test]

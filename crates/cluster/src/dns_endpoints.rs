@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::info;
 
-use crate::{answer::ApiError, connect::Cluster, kinds::WatchedKind, raw_object::RawObject};
+use crate::{api_error::ApiError, connect::Cluster, kinds::WatchedKind, raw_object::RawObject};
 
 /// What others wrote is read again after this; what this process writes is known at once.
 const LIST_AGAIN: Duration = Duration::from_secs(10);

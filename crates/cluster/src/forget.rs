@@ -11,16 +11,16 @@ use serde_json::json;
 
 use crate::{
     HostLiveness,
-    answer::ApiError,
+    api_error::ApiError,
     connect::{Cluster, RequestError},
     kinds::WatchedKind,
-    watch::pulses,
+    watch::host_leases,
 };
 
 impl Cluster {
     /// By its Lease and this machine's clock.
     pub async fn host_liveness(&self, host: &str) -> Result<HostLiveness, RequestError> {
-        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
+        let name = format!("{}{host}", host_leases::HOST_LEASE_PREFIX);
         match self.within_deadline(self.leases().get_opt(&name)).await {
             Ok(lease) => Ok(HostLiveness::of(lease.as_ref(), Timestamp::now())),
             Err(answer) => Err(RequestError(answer)),
@@ -48,7 +48,7 @@ impl Cluster {
             Err(answer @ ApiError::NotFound) => Some(answer),
             Err(answer) => return Err(RequestError(answer)),
         };
-        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
+        let name = format!("{}{host}", host_leases::HOST_LEASE_PREFIX);
         match (self.within_deadline(self.leases().delete(&name, &DeleteParams::default())).await, object) {
             (Ok(_), _) | (Err(ApiError::NotFound | ApiError::Forbidden(_)), None) => Ok(()),
             (Err(ApiError::NotFound), Some(answer)) | (Err(answer), _) => Err(RequestError(answer)),

@@ -5,23 +5,23 @@
 use std::collections::BTreeSet;
 
 use seaway_manifests::{
-    decode::{Faults, Field},
+    decode::{Field, ValidationErrors},
     object::{read_accepted, read_as},
 };
 use seaway_model::{
     Fact, Kind, ObjectRef, Problem, Reason,
-    fact::{HostReport, HostSays, NotServed},
+    fact::{HostReport, HostStatus, UnservedAddress},
 };
 use serde_json::{Value, json};
 
 use crate::{
     address,
-    decode::{self, Decoded},
+    decode::{self, DecodeOutcome},
     host,
     kinds::WATCHED,
     raw_object::RawObject,
     status::PREFIX,
-    watch::pulses,
+    watch::host_leases,
 };
 
 fn told(bytes: &[u8]) -> Option<RawObject> {
@@ -41,16 +41,16 @@ fn followed(kind: Kind, object: &RawObject) -> Option<Fact> {
         assert!(problems.iter().all(|it| it.object == of && !it.message.is_empty()), "{problems:?}");
     };
     match decode::read(kind, object) {
-        Decoded::Fact(fact) => Some(fact),
-        Decoded::Partial(fact, left_out) => {
+        DecodeOutcome::Fact(fact) => Some(fact),
+        DecodeOutcome::Partial(fact, left_out) => {
             explained(&left_out);
             Some(fact)
         }
-        Decoded::Invalid(_, problems) => {
+        DecodeOutcome::Invalid(_, problems) => {
             explained(&problems);
             None
         }
-        Decoded::Ignored => None,
+        DecodeOutcome::Ignored => None,
     }
 }
 
@@ -99,7 +99,7 @@ pub fn address(bytes: &[u8]) {
 pub fn host(bytes: &[u8]) {
     let Some(object) = told(bytes) else { return };
     let Some(Fact::Host(report)) = followed(Kind::LoadBalancerHost, &object) else { return };
-    let faults = Faults::default();
+    let faults = ValidationErrors::default();
     let seen =
         host::read_inspection(&Field::root(&object.tree, &faults), &report).expect("who reports is seen");
     let missing: BTreeSet<_> = seen.not_served.iter().map(|it| it.0).collect();
@@ -124,9 +124,9 @@ pub fn host(bytes: &[u8]) {
     }
 }
 
-fn says(report: &HostReport, unlisted: u64) -> HostSays {
-    let not_served = |address| NotServed { address, reason: Reason::PortInUse, message: "why".into() };
-    HostSays {
+fn says(report: &HostReport, unlisted: u64) -> HostStatus {
+    let not_served = |address| UnservedAddress { address, reason: Reason::PortInUse, message: "why".into() };
+    HostStatus {
         applied: report.applied,
         addresses: report.addresses.clone(),
         held: report.holds.iter().copied().collect(),
@@ -140,6 +140,6 @@ fn says(report: &HostReport, unlisted: u64) -> HostSays {
 /// Of any list of Leases: a host lives, is silent or is gone by what its own Lease says, and by how long that was the same.
 pub fn lease(bytes: &[u8]) {
     if let Ok(leases) = serde_json::from_slice::<Vec<_>>(bytes) {
-        pulses::fuzz_leases(&leases);
+        host_leases::fuzz_leases(&leases);
     }
 }

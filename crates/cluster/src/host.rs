@@ -18,15 +18,15 @@ use std::{
 use kube::api::ListParams;
 use seaway_engine::backoff;
 use seaway_manifests::{
-    decode::{Faults, Field},
+    decode::{Field, ValidationErrors},
     tree::Node,
 };
 use seaway_model::{
     Kind, Name,
     address::PLAN_VERSION,
-    fact::{HostReport, HostSays},
+    fact::{HostReport, HostStatus},
 };
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -35,7 +35,7 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::Cluster,
     kinds::{API_GROUP, API_VERSION, WatchedKind},
     moment::later,
@@ -61,7 +61,7 @@ const MESSAGES: usize = 500;
 const MESSAGES_LENGTH: usize = 185_000;
 
 /// Writes what a host says, until this is dropped.
-pub struct HostReports {
+pub struct HostStatusWriter {
     says: watch::Sender<HostUpdate>,
     rests: watch::Receiver<u64>,
     pub(crate) writer: OwnedTask,
@@ -70,7 +70,7 @@ pub struct HostReports {
 /// What is to be written, and how often what was written was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HostUpdate {
-    says: Option<HostSays>,
+    says: Option<HostStatus>,
     lost: u64,
     /// Nothing is written: another process says what is so.
     held: bool,
@@ -94,17 +94,17 @@ pub struct StatusPage {
     pub port: u16,
 }
 
-impl HostReports {
+impl HostStatusWriter {
     /// `host`: the name of its object, which is made if it is not there.
-    pub fn start(cluster: &Cluster, host: &str, running: ProgramInfo) -> HostReports {
+    pub fn start(cluster: &Cluster, host: &str, running: ProgramInfo) -> HostStatusWriter {
         let (says, heard) = watch::channel(HostUpdate::default());
         let (rest, rests) = watch::channel(0);
         let task = write_on(cluster.clone(), host.to_owned(), running, heard, rest);
-        HostReports { says, rests, writer: OwnedTask::spawn("the report of this host", task) }
+        HostStatusWriter { says, rests, writer: OwnedTask::spawn("the report of this host", task) }
     }
 
     /// Whatever was said before and is not written yet is not written any more.
-    pub fn publish(&self, says: HostSays) {
+    pub fn publish(&self, says: HostStatus) {
         self.says.send_if_modified(|before| {
             let says = Some(says);
             let changed = before.says != says;
@@ -113,8 +113,8 @@ impl HostReports {
         });
     }
 
-    /// Writes nothing any more, until [`HostReports::release`]; returns once nothing is being written.
-    pub async fn hold(&self) {
+    /// Writes nothing any more, until [`HostStatusWriter::resume`]; returns once nothing is being written.
+    pub async fn pause(&self) {
         let mut number = 0;
         self.says.send_modify(|it| {
             (it.held, it.holds) = (true, it.holds.wrapping_add(1));
@@ -126,12 +126,12 @@ impl HostReports {
     }
 
     /// What was said last is written, if it is another.
-    pub fn release(&self) {
+    pub fn resume(&self) {
         self.says.send_modify(|it| it.held = false);
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.writer.part()
     }
 
@@ -268,7 +268,7 @@ async fn said_before(cluster: &Cluster, host: &str) -> Option<Vec<IpAddr>> {
 
 /// The addresses in the status of a LoadBalancerHost; `None` where the list may be incomplete.
 pub(crate) fn announced_addresses(object: &Node) -> Option<Vec<IpAddr>> {
-    let faults = Faults::default();
+    let faults = ValidationErrors::default();
     let root = Field::root(object, &faults);
     let status = root.child("status");
     let is_calm = !status.is_missing() && !status.child(CHANGED).bool().unwrap_or_default();
@@ -292,7 +292,7 @@ fn api_version() -> String {
 
 /// `changed`: its addresses are others than before, which other hosts select by (`watch/scope.rs`).
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
-pub(crate) fn status(running: &ProgramInfo, says: &HostSays, changed: bool) -> Value {
+pub(crate) fn status(running: &ProgramInfo, says: &HostStatus, changed: bool) -> Value {
     let mut length = 0_usize;
     let not_served: Vec<Value> = (says.not_served.iter().enumerate())
         .map(|(at, it)| {

@@ -9,20 +9,20 @@ use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use seaway_manifests::decode::{Faults, Field};
+use seaway_manifests::decode::{Field, ValidationErrors};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, announced::ConditionStatus, fact::Meta};
 use serde_json::json;
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::{Cluster, RequestError},
-    decode::{self, Decoded},
-    hold::FinalizerStep,
+    decode::{self, DecodeOutcome},
+    finalizer_driver::FinalizerStep,
     host::{self, HostInspection, StatusPage},
-    kinds::{Need, WATCHED, WatchedKind},
+    kinds::{Requirement, WATCHED, WatchedKind},
     lease::LEADER,
     raw_object::RawObject,
-    watch::pulses,
+    watch::host_leases,
 };
 
 /// So many objects come with one answer.
@@ -109,7 +109,7 @@ impl Cluster {
     /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing. Who may
     /// not list Services of the whole cluster sees those of `namespace`, if that is named, and what may be seen beside.
     pub async fn inspect(&self, namespace: Option<&str>) -> Result<Inspection, InspectionError> {
-        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::ReportOnly);
+        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Requirement::ReportOnly);
         let lists = join_all(kinds.map(async |of| (of, self.list(of, namespace).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
         let parameters = ListParams::default();
@@ -140,10 +140,10 @@ impl Cluster {
             match listed {
                 Ok((all, _)) => all.iter().for_each(|told| sight.learn(of, told, &pulse)),
                 // Somebody else's, and not there: nobody misses it.
-                Err(ApiError::NotFound) if of.need == Need::Optional => {}
+                Err(ApiError::NotFound) if of.need == Requirement::Optional => {}
                 // That is told once.
                 Err(ApiError::Forbidden(_)) if sight.only.is_some() => {}
-                Err(answer) if of.need == Need::Required => {
+                Err(answer) if of.need == Requirement::Required => {
                     return Err(InspectionError(answer.problem(of, "list")));
                 }
                 Err(answer) => sight.unseen.push(answer.problem(of, "list")),
@@ -246,12 +246,12 @@ impl Cluster {
 impl Inspection {
     fn learn(&mut self, of: &WatchedKind, told: &RawObject, pulse: &impl Fn(&str) -> HostLiveness) {
         let fact = match decode::read(of.kind, told) {
-            Decoded::Ignored => return,
-            Decoded::Invalid(object, problems) => {
+            DecodeOutcome::Ignored => return,
+            DecodeOutcome::Invalid(object, problems) => {
                 return self.changes.push(Change::Reported(object, problems));
             }
-            Decoded::Fact(fact) => fact,
-            Decoded::Partial(fact, problems) => {
+            DecodeOutcome::Fact(fact) => fact,
+            DecodeOutcome::Partial(fact, problems) => {
                 let object = problems.first().map(|it| it.object.clone());
                 self.changes.extend(object.map(|it| Change::Reported(it, problems)));
                 fact
@@ -259,8 +259,8 @@ impl Inspection {
         };
         match fact {
             Fact::Host(report) => {
-                let pulse = pulse(&format!("{}{}", pulses::HOST_LEASE_PREFIX, report.host));
-                let faults = Faults::default();
+                let pulse = pulse(&format!("{}{}", host_leases::HOST_LEASE_PREFIX, report.host));
+                let faults = ValidationErrors::default();
                 self.hosts.extend(
                     host::read_inspection(&Field::root(&told.tree, &faults), &report).map(|it| (it, pulse)),
                 );

@@ -12,13 +12,13 @@ pub(crate) struct WatchedKind {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) plural: &'static str,
-    pub(crate) need: Need,
+    pub(crate) need: Requirement,
     /// Only those of these fields.
     pub(crate) fields: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Requirement {
     /// Nothing is planned before it was listed.
     Required,
     /// Its absence is a Problem: a feature of Seaway needs it.
@@ -33,40 +33,58 @@ pub(crate) const API_GROUP: &str = "seaway.dev";
 pub(crate) const API_VERSION: &str = "v1alpha1";
 
 pub(crate) const WATCHED: [WatchedKind; 19] = [
-    WatchedKind::new(Kind::Service, "", "v1", "services", Need::Required),
-    WatchedKind::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
-    WatchedKind::new(Kind::Node, "", "v1", "nodes", Need::Required),
-    WatchedKind::new(Kind::Namespace, "", "v1", "namespaces", Need::Required),
-    WatchedKind::new(Kind::Address, API_GROUP, API_VERSION, "addresses", Need::Required),
-    WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Need::Expected),
-    WatchedKind::new(Kind::LoadBalancerHost, API_GROUP, API_VERSION, "loadbalancerhosts", Need::Expected),
-    WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Need::Expected),
+    WatchedKind::new(Kind::Service, "", "v1", "services", Requirement::Required),
+    WatchedKind::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Requirement::Required),
+    WatchedKind::new(Kind::Node, "", "v1", "nodes", Requirement::Required),
+    WatchedKind::new(Kind::Namespace, "", "v1", "namespaces", Requirement::Required),
+    WatchedKind::new(Kind::Address, API_GROUP, API_VERSION, "addresses", Requirement::Required),
+    WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Requirement::Expected),
+    WatchedKind::new(
+        Kind::LoadBalancerHost,
+        API_GROUP,
+        API_VERSION,
+        "loadbalancerhosts",
+        Requirement::Expected,
+    ),
+    WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Requirement::Expected),
     // Of later versions than the rest: a cluster may be without their definitions.
-    WatchedKind::new(Kind::L2Advertisement, API_GROUP, API_VERSION, "l2advertisements", Need::Optional),
-    WatchedKind::new(Kind::BGPAdvertisement, API_GROUP, API_VERSION, "bgpadvertisements", Need::Optional),
-    WatchedKind::new(Kind::BGPPeer, API_GROUP, API_VERSION, "bgppeers", Need::Optional),
-    WatchedKind::new(Kind::BFDProfile, API_GROUP, API_VERSION, "bfdprofiles", Need::Optional),
-    WatchedKind::new(Kind::Community, API_GROUP, API_VERSION, "communities", Need::Optional),
-    WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Optional),
+    WatchedKind::new(
+        Kind::L2Advertisement,
+        API_GROUP,
+        API_VERSION,
+        "l2advertisements",
+        Requirement::Optional,
+    ),
+    WatchedKind::new(
+        Kind::BGPAdvertisement,
+        API_GROUP,
+        API_VERSION,
+        "bgpadvertisements",
+        Requirement::Optional,
+    ),
+    WatchedKind::new(Kind::BGPPeer, API_GROUP, API_VERSION, "bgppeers", Requirement::Optional),
+    WatchedKind::new(Kind::BFDProfile, API_GROUP, API_VERSION, "bfdprofiles", Requirement::Optional),
+    WatchedKind::new(Kind::Community, API_GROUP, API_VERSION, "communities", Requirement::Optional),
+    WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Requirement::Optional),
     WatchedKind::new(
         Kind::MetallbL2Advertisement,
         "metallb.io",
         "v1beta1",
         "l2advertisements",
-        Need::ReportOnly,
+        Requirement::ReportOnly,
     ),
     WatchedKind::new(
         Kind::MetallbBGPAdvertisement,
         "metallb.io",
         "v1beta1",
         "bgpadvertisements",
-        Need::ReportOnly,
+        Requirement::ReportOnly,
     ),
-    WatchedKind::new(Kind::MetallbBGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::ReportOnly),
-    WatchedKind::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Optional),
+    WatchedKind::new(Kind::MetallbBGPPeer, "metallb.io", "v1beta2", "bgppeers", Requirement::ReportOnly),
+    WatchedKind::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Requirement::Optional),
     WatchedKind {
         fields: Some("type=kubernetes.io/tls"),
-        ..WatchedKind::new(Kind::Secret, "", "v1", "secrets", Need::Expected)
+        ..WatchedKind::new(Kind::Secret, "", "v1", "secrets", Requirement::Expected)
     },
 ];
 
@@ -76,7 +94,7 @@ impl WatchedKind {
         group: &'static str,
         version: &'static str,
         plural: &'static str,
-        need: Need,
+        need: Requirement,
     ) -> WatchedKind {
         WatchedKind { kind, group, version, plural, need, fields: None }
     }
@@ -87,20 +105,25 @@ impl WatchedKind {
         API_GROUP,
         API_VERSION,
         "loadbalancerhostslices",
-        Need::Expected,
+        Requirement::Expected,
     );
 
     /// Only written.
     pub(crate) const EVENTS: WatchedKind =
-        WatchedKind::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Optional);
+        WatchedKind::new(Kind::Event, "events.k8s.io", "v1", "events", Requirement::Optional);
 
     /// Of hosts and of who leads.
     pub(crate) const LEASES: WatchedKind =
-        WatchedKind::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Expected);
+        WatchedKind::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Requirement::Expected);
 
     /// Of external-dns, which publishes what they say. Seaway lists and writes its own, and watches none.
-    pub(crate) const DNS_ENDPOINTS: WatchedKind =
-        WatchedKind::new(Kind::Config, "externaldns.k8s.io", "v1alpha1", "dnsendpoints", Need::Optional);
+    pub(crate) const DNS_ENDPOINTS: WatchedKind = WatchedKind::new(
+        Kind::Config,
+        "externaldns.k8s.io",
+        "v1alpha1",
+        "dnsendpoints",
+        Requirement::Optional,
+    );
 
     /// What the kinds that are not of the core are defined by, one by one.
     pub(crate) const DEFINITIONS: WatchedKind = WatchedKind::new(
@@ -108,13 +131,13 @@ impl WatchedKind {
         "apiextensions.k8s.io",
         "v1",
         "customresourcedefinitions",
-        Need::Optional,
+        Requirement::Optional,
     );
 
     /// Whether a controller plans nothing before it was listed: who may hold an address is known by what hosts report, and
     /// that none is listed where none may be seen would free what they serve.
     pub(crate) fn is_required_by_controllers(&self) -> bool {
-        self.need == Need::Required || self.kind == Kind::LoadBalancerHost
+        self.need == Requirement::Required || self.kind == Kind::LoadBalancerHost
     }
 
     pub(crate) fn of(kind: Kind) -> Option<&'static WatchedKind> {
@@ -152,12 +175,12 @@ impl WatchedKind {
 
 /// What is told of a cluster, to hosts and controllers.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    WATCHED.iter().filter(|it| it.need != Need::ReportOnly).map(|it| it.kind)
+    WATCHED.iter().filter(|it| it.need != Requirement::ReportOnly).map(|it| it.kind)
 }
 
 /// Without these nothing is planned.
 pub fn required_kinds() -> impl Iterator<Item = Kind> {
-    WATCHED.iter().filter(|it| it.need == Need::Required).map(|it| it.kind)
+    WATCHED.iter().filter(|it| it.need == Requirement::Required).map(|it| it.kind)
 }
 
 /// Intervals and timeouts of watches; shorter ones in tests.

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::{answer::ApiError, connect::Cluster, kinds::WatchedKind, lease::Leading};
+use crate::{api_error::ApiError, connect::Cluster, kinds::WatchedKind, lease::Leadership};
 
 /// `components/layer2` mounts it.
 const NAME: &str = "seaway-layer2";
@@ -20,13 +20,13 @@ const SOON: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(300);
 
 /// Makes the key at the start of each lead.
-pub async fn make_layer2_key(cluster: Cluster, mut leading: Leading) {
+pub async fn make_layer2_key(cluster: Cluster, mut leading: Leadership) {
     loop {
-        if !leading.is_now() {
+        if !leading.is_held() {
             leading.changed_from(false).await;
         }
         let mut tries: u32 = 0;
-        while leading.is_now() && !is_made(&cluster, tries).await {
+        while leading.is_held() && !is_made(&cluster, tries).await {
             tries = tries.saturating_add(1);
             sleep(backoff(tries, SOON, SELDOM, tries.into())).await;
         }

@@ -28,7 +28,7 @@ use k8s_openapi::{
 };
 use kube::{Api, api::PostParams};
 use seaway_model::Name;
-use seaway_watchdog::{HANG_LIMIT, Part};
+use seaway_watchdog::{HANG_LIMIT, WatchedPart};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -36,7 +36,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    answer::{ApiError, Cause},
+    api_error::{ApiError, Cause},
     connect::Cluster,
     moment::{later, later_than},
     writer::OwnedTask,
@@ -68,7 +68,7 @@ impl LeaseTimings {
 
 /// Whether we hold a Lease, asked at the moment of each write.
 #[derive(Clone, Debug)]
-pub struct Leading {
+pub struct Leadership {
     until: watch::Receiver<Option<Instant>>,
     /// Who led before us gave the Lease back.
     handed_over: Arc<AtomicBool>,
@@ -78,14 +78,14 @@ pub struct Leading {
 pub struct LeaderElection {
     pub(crate) task: OwnedTask,
     resign: watch::Sender<bool>,
-    leading: Leading,
+    leading: Leadership,
     rival: watch::Receiver<Option<Name>>,
     yields: Arc<AtomicBool>,
 }
 
 /// What a Lease stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+enum LeasePurpose {
     /// One of many, at any time.
     Leads,
     /// The one of this name.
@@ -95,20 +95,20 @@ enum Meaning {
 /// To give a Lease back may take no longer: it ends by itself.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-impl Leading {
+impl Leadership {
     /// Of a process that needs no Lease, as it is the only one.
-    pub fn always() -> Leading {
+    pub fn always() -> Leadership {
         let far = later(Duration::from_secs(u64::from(u32::MAX)));
-        Leading { until: watch::channel(Some(far)).1, handed_over: Arc::default() }
+        Leadership { until: watch::channel(Some(far)).1, handed_over: Arc::default() }
     }
 
-    pub fn is_now(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.until.borrow().is_some_and(|until| Instant::now() < until)
     }
 
     /// Whether who led before us said that it ends, or had no Lease any more. A leader that was killed did not, nor did the one of
     /// a cluster that this one is a copy of.
-    pub fn is_handed_over(&self) -> bool {
+    pub fn was_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::Relaxed)
     }
 
@@ -136,11 +136,11 @@ impl Leading {
 impl LeaderElection {
     /// Campaigns for the Lease `name`. `who` is for people; what tells one process from another is added to it.
     pub fn start(cluster: &Cluster, name: &str, who: &str, terms: LeaseTimings) -> LeaderElection {
-        LeaderElection::begin(cluster, (name, who), terms, Meaning::Leads, watch::channel(true).1)
+        LeaderElection::begin(cluster, (name, who), terms, LeasePurpose::Leads, watch::channel(true).1)
     }
 
     /// Of a process that takes no part: it never leads.
-    pub fn none() -> LeaderElection {
+    pub fn never() -> LeaderElection {
         let (tell, until) = watch::channel(None);
         let (resign, mut resigned) = watch::channel(false);
         let task = OwnedTask::spawn("no Lease", async move {
@@ -148,7 +148,7 @@ impl LeaderElection {
             // Its sender goes with this task's owner.
             let _ = resigned.wait_for(|it| *it).await;
         });
-        let leading = Leading { until, handed_over: Arc::default() };
+        let leading = Leadership { until, handed_over: Arc::default() };
         LeaderElection { task, resign, leading, rival: watch::channel(None).1, yields: Arc::default() }
     }
 
@@ -156,7 +156,7 @@ impl LeaderElection {
         cluster: &Cluster,
         (name, who): (&str, &str),
         terms: LeaseTimings,
-        meaning: Meaning,
+        meaning: LeasePurpose,
         begins: watch::Receiver<bool>,
     ) -> LeaderElection {
         let (tell, leading) = watch::channel(None);
@@ -180,15 +180,15 @@ impl LeaderElection {
             rival: tell_rival,
         };
         let task = spawn_lease_task(&format!("the Lease {name}"), candidate.run_from(begins, resigned));
-        LeaderElection { task, resign, leading: Leading { until: leading, handed_over }, rival, yields }
+        LeaderElection { task, resign, leading: Leadership { until: leading, handed_over }, rival, yields }
     }
 
-    pub fn leading(&self) -> Leading {
+    pub fn leadership(&self) -> Leadership {
         self.leading.clone()
     }
 
     /// For the watchdog: a Lease that nobody even tries to renew is missed.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.task.part()
     }
 
@@ -240,7 +240,7 @@ struct Candidate {
     name: String,
     identity: String,
     terms: LeaseTimings,
-    meaning: Meaning,
+    meaning: LeasePurpose,
     /// We have written it once.
     had: bool,
     /// As we wrote it last.
@@ -299,7 +299,7 @@ impl Candidate {
             }
             Ok(false) => {
                 self.is_well().await;
-                if self.tell.send_replace(None).is_some() && self.meaning == Meaning::Leads {
+                if self.tell.send_replace(None).is_some() && self.meaning == LeasePurpose::Leads {
                     warn!(lease = self.name, "lost leadership: another process is the leader");
                 }
                 part(term, 1, 8).max(Duration::from_millis(50))
@@ -366,14 +366,14 @@ impl Candidate {
             _ => self.seen.insert((version, Instant::now())).1,
         };
         let patience = match self.meaning {
-            Meaning::Leads => term,
+            LeasePurpose::Leads => term,
             // Whoever it was is no more, or about to end.
-            Meaning::Lives if !self.had => Duration::ZERO,
+            LeasePurpose::Lives if !self.had => Duration::ZERO,
             // It began after us. Before anybody takes this host for dead, we say that it is not.
-            Meaning::Lives => part(term, 1, 2),
+            LeasePurpose::Lives => part(term, 1, 2),
         };
         if !holder.is_empty() && since.elapsed() < patience {
-            if self.meaning == Meaning::Lives {
+            if self.meaning == LeasePurpose::Lives {
                 self.meets(holder.into());
             }
             return Ok(false);

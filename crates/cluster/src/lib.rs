@@ -11,8 +11,8 @@
 //!         └── DNSEndpoint ◄───────────────────── DnsEndpoints ◄────────── driver of names in DNS
 //!         └── NameOwner ◄─────────────────────── NameOwnerWriter ◄───────┤
 //!         └── Node ◄──────────────────────────── NodeStore ◄────────────── controllers of Nodes in a cloud
-//!         └── LoadBalancerHostSlice ◄─────────── gather ◄── LoadBalancerHosts, as they are watched
-//!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
+//!         └── LoadBalancerHostSlice ◄─────────── slice_writer ◄── LoadBalancerHosts, as they are watched
+//!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostStatusWriter
 //! ```
 //! The sister of `files`: the same objects become the same facts by the same code. What is read is trimmed at this edge
 //! and not kept. Our own objects ([`crds`]) and all that an administrator must allow are here, too.
@@ -24,16 +24,16 @@
 
 mod address;
 mod address_driver;
-mod answer;
+mod api_error;
 mod connect;
 mod copies;
 mod counts;
 pub mod crds;
 mod decode;
 mod dns_endpoints;
+mod finalizer_driver;
 mod forget;
 pub mod fuzz;
-mod hold;
 mod host;
 mod inspect;
 mod kinds;
@@ -58,26 +58,26 @@ mod watch;
 mod writer;
 
 pub use address_driver::{AddressDriver, AddressStep};
-pub use answer::api_server;
-pub use connect::{Access, AccessError, Cluster, CredentialSource, KubeconfigFault, RequestError};
+pub use api_error::api_server;
+pub use connect::{AccessError, Cluster, ClusterAccess, CredentialSource, KubeconfigFault, RequestError};
 pub use copies::{CopyTimings, CopyWriter, NamedCertificates};
 pub use counts::{CallCounts, ClusterCounts, WatchCounts};
 pub use dns_endpoints::{DnsEndpoint, DnsEndpointError, DnsEndpoints};
-pub use hold::{FinalizerDriver, FinalizerStep};
-pub use host::{HostInspection, HostReports, ProgramInfo, StatusPage};
+pub use finalizer_driver::{FinalizerDriver, FinalizerStep};
+pub use host::{HostInspection, HostStatusWriter, ProgramInfo, StatusPage};
 pub use inspect::{HostLiveness, Inspection, InspectionError, ServiceInspection};
 pub use kinds::{WatchTimings, kinds, required_kinds};
 pub use layer2_key::make_layer2_key;
-pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
+pub use lease::{LEADER, LeaderElection, Leadership, LeaseTimings};
 pub use name_owner::{FirstClaims, NameOwnerTimings, NameOwnerWriter};
 pub use nodes::{
     CLOUD_NODE, CLOUD_NODE_LIFECYCLE, CLOUD_ROUTE, NodeAddress, NodeChange, NodeEvent, NodeObject, NodePatch,
     NodeStore, NodeWrite,
 };
 pub use passwords::{PasswordReader, PasswordsBySecret, WantedPasswords};
-pub use pools::{AddressCounts, PoolReport, PoolReports};
+pub use pools::{AddressCounts, PoolStatus, PoolStatusWriter};
 pub use records::{LeaderRecords, MAX_LINES, MAX_RELEASED, RECORDS, RecordStore};
 pub use reviews::{ReviewOutcome, TokenReviewer};
 pub use route_records::{ROUTE_RECORDS, ReadRecord, RecordedPair, RecordedRoute, RouteRecord, RouteStore};
 pub use status::{EventRecorder, PENDING, StatusDriver, StatusStep};
-pub use watch::{HostLeases, SecretInterest, WantedSecrets, Watch, selector_of_host};
+pub use watch::{ExpiredHostPolicy, SecretInterest, WantedSecrets, Watch, selector_of_host};

@@ -8,10 +8,10 @@
 //!   hosts: [shop.example, '*.shop.example']
 //!   paths: [/shop]                  # of those that are claimed without a host name
 //! ```
-//! One for each namespace, so that none takes the room of another. The leader writes them (keeper.rs); all read them.
+//! One for each namespace, so that none takes the room of another. The leader writes them (writer.rs); all read them.
 
-mod keeper;
 mod plan;
+mod writer;
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use seaway_model::{fact::NameOwner, load_balancer::HostPattern};
 use serde_json::{Value, json};
 
 pub use self::{
-    keeper::{NameOwnerTimings, NameOwnerWriter},
     plan::FirstClaims,
+    writer::{NameOwnerTimings, NameOwnerWriter},
 };
 use crate::kinds::{API_GROUP, API_VERSION};
 
@@ -65,7 +65,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<NameOwner>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use seaway_manifests::{decode::Faults, tree::Node};
+    use seaway_manifests::{decode::ValidationErrors, tree::Node};
 
     use super::*;
 
@@ -88,7 +88,7 @@ pub(crate) mod tests {
 
     fn read_back(json: Value) -> Result<Option<Arc<NameOwner>>, Vec<String>> {
         let node: Node = serde_json::from_value(json).expect("is a tree");
-        let faults = Faults::default();
+        let faults = ValidationErrors::default();
         let read = read(&Field::root(&node, &faults));
         let faults: Vec<String> = faults.into_sorted().iter().map(ToString::to_string).collect();
         if faults.is_empty() { Ok(read) } else { Err(faults) }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::{Cluster, RequestError},
     kinds::WatchedKind,
     other_signs::{LEASE, SeenRenewals},
@@ -141,7 +141,7 @@ impl NodeStore {
     pub async fn list(&self) -> Result<Vec<NodeObject>, RequestError> {
         let (mut all, mut params) = (Vec::new(), ListParams { limit: Some(PAGE), ..ListParams::default() });
         loop {
-            let page: Listed = self.cluster.list_as(nodes(), &params).await.map_err(RequestError)?;
+            let page: NodeList = self.cluster.list_as(nodes(), &params).await.map_err(RequestError)?;
             all.extend(page.items.into_iter().map(NodeObject::from));
             params.continue_token = page.metadata.more.filter(|it| !it.is_empty());
             if params.continue_token.is_none() {
@@ -245,7 +245,7 @@ fn came_of(written: Result<(), ApiError>) -> Result<NodeWrite, RequestError> {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct NodeList {
     #[serde(default)]
     metadata: ListMeta,
     items: Vec<NodeReply>,

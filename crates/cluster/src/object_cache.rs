@@ -13,7 +13,7 @@ use seaway_model::{Address, Kind, Name, announced::ConditionStatus};
 #[derive(Default)]
 pub(crate) struct ObjectCache {
     addresses: Mutex<HashMap<IpAddr, AddressObject>>,
-    services: Mutex<HashMap<(Name, Name), Published>>,
+    services: Mutex<HashMap<(Name, Name), PublishedService>>,
     /// Of a time before the store was set back: whatever is told of them is newer.
     old_addresses: Mutex<HashSet<IpAddr>>,
     old_services: Mutex<HashSet<(Name, Name)>>,
@@ -29,7 +29,7 @@ pub(crate) struct AddressObject {
 
 /// What a Service says of itself to its readers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Published {
+pub(crate) struct PublishedService {
     pub(crate) uid: Name,
     pub(crate) version: Version,
     pub(crate) ingress: Vec<Ingress>,
@@ -93,7 +93,7 @@ pub(crate) struct Condition {
     pub(crate) since: Name,
 }
 
-impl Published {
+impl PublishedService {
     /// Who writes the addresses after we did.
     pub(crate) fn rival(&self) -> Option<&Name> {
         self.other.as_ref().filter(|_| self.ours && !self.shared)
@@ -118,9 +118,10 @@ impl Version {
     }
 }
 
-impl Published {
-    fn says_as(&self, other: &Published) -> bool {
-        let said = |it: &Published| (it.ingress.clone(), it.conditions.clone(), it.other.clone(), it.shared);
+impl PublishedService {
+    fn says_as(&self, other: &PublishedService) -> bool {
+        let said =
+            |it: &PublishedService| (it.ingress.clone(), it.conditions.clone(), it.other.clone(), it.shared);
         said(self) == said(other)
     }
 }
@@ -164,12 +165,12 @@ impl ObjectCache {
         lock(&self.addresses).remove(&ip);
     }
 
-    pub(crate) fn service(&self, namespace: &Name, name: &Name) -> Option<Published> {
+    pub(crate) fn service(&self, namespace: &Name, name: &Name) -> Option<PublishedService> {
         lock(&self.services).get(&(namespace.clone(), name.clone())).cloned()
     }
 
     /// True if it says something else of itself than what was known.
-    pub(crate) fn put_service(&self, namespace: &Name, name: &Name, published: Published) -> bool {
+    pub(crate) fn put_service(&self, namespace: &Name, name: &Name, published: PublishedService) -> bool {
         let mut services = lock(&self.services);
         let key = (namespace.clone(), name.clone());
         let before = services.get(&key);
@@ -245,10 +246,10 @@ mod tests {
         seen.remove_address(ip, &Version("81".into()));
         assert_eq!(seen.address(ip), None, "no list has it any more");
 
-        let published = |version: &str, uid: &str| Published {
+        let published = |version: &str, uid: &str| PublishedService {
             version: Version(version.into()),
             uid: uid.into(),
-            ..Published::default()
+            ..PublishedService::default()
         };
         let (namespace, name) = ("default".into(), "shop".into());
         seen.put_service(&namespace, &name, published("500", "u"));

@@ -11,11 +11,11 @@ use std::{sync::Mutex, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{Api, api::ListParams};
-use seaway_model::{Name, OtherSigns, Time, fact::OtherWrite};
+use seaway_model::{Name, OtherControllerSigns, Time, fact::OtherControllerWrite};
 use tokio::time::Instant;
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::{Cluster, RequestError},
 };
 
@@ -32,15 +32,15 @@ impl Cluster {
     /// nothing.
     pub async fn signs_of_other_controllers(
         &self,
-        event: Option<Option<OtherWrite>>,
-    ) -> Result<OtherSigns, RequestError> {
+        event: Option<Option<OtherControllerWrite>>,
+    ) -> Result<OtherControllerSigns, RequestError> {
         let lease = known(self.lease_of_cloud_controller(LEASE).await)?.flatten();
         let leads_since = lease.as_ref().and_then(|it| leads_since(it, Timestamp::now()));
         let event = match event {
             Some(event) => event,
             None => last(&self.events_of_services().await?),
         };
-        Ok(OtherSigns { leads_since, event })
+        Ok(OtherControllerSigns { leads_since, event })
     }
 
     /// Who holds the Lease of OpenStack's cloud controller manager, and renews it. Its Lease is one for all of its controllers, so that
@@ -122,10 +122,10 @@ fn leads_since(lease: &Lease, now: Timestamp) -> Option<Time> {
     time(lease.spec.as_ref()?.acquire_time.as_ref()?.0)
 }
 
-fn last(events: &[Event]) -> Option<OtherWrite> {
+fn last(events: &[Event]) -> Option<OtherControllerWrite> {
     let by: Name = SOURCE.into();
     let at = events.iter().filter_map(at).max()?;
-    Some(OtherWrite { by, at })
+    Some(OtherControllerWrite { by, at })
 }
 
 /// When it was told last.

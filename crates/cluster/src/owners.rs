@@ -7,9 +7,9 @@ use seaway_engine::{Asked, Owners};
 use seaway_model::{Fact, Kind, Owner, fact::Service};
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::Cluster,
-    decode::{self, Decoded},
+    decode::{self, DecodeOutcome},
     kinds::WatchedKind,
     raw_object::RawObject,
 };
@@ -55,7 +55,7 @@ fn services() -> &'static WatchedKind {
 /// What cannot be read is there all the same.
 fn read(told: &RawObject) -> Result<Arc<Service>, String> {
     match decode::read(Kind::Service, told) {
-        Decoded::Fact(Fact::Service(it)) | Decoded::Partial(Fact::Service(it), _) => Ok(it),
+        DecodeOutcome::Fact(Fact::Service(it)) | DecodeOutcome::Partial(Fact::Service(it), _) => Ok(it),
         _ => Err(format!("Service {}/{} exists, but cannot be decoded", told.namespace(), told.name())),
     }
 }

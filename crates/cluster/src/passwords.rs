@@ -10,12 +10,12 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::GetParams};
 use seaway_model::{Kind, ObjectRef};
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use secrecy::SecretString;
 use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 
-use crate::{answer::ApiError, connect::Cluster, writer::OwnedTask};
+use crate::{api_error::ApiError, connect::Cluster, writer::OwnedTask};
 
 /// A changed password is noticed so soon, and one that could not be read is asked for again.
 const READ_AGAIN: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ impl PasswordReader {
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.task.part()
     }
 }

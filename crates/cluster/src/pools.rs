@@ -8,8 +8,8 @@ use kube::{
     api::{DynamicObject, ListParams},
 };
 use seaway_engine::backoff;
-use seaway_model::{Announced, Kind, ObjectRef, Problem, announced::ConditionStatus};
-use seaway_watchdog::Part;
+use seaway_model::{AnnouncedCondition, Kind, ObjectRef, Problem, announced::ConditionStatus};
+use seaway_watchdog::WatchedPart;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -18,10 +18,10 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::Cluster,
     kinds::{API_GROUP, API_VERSION, WatchedKind},
-    lease::Leading,
+    lease::Leadership,
     moment::later,
     writer::OwnedTask,
 };
@@ -40,36 +40,36 @@ pub struct AddressCounts {
 
 /// What the status of one AddressPool is to say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PoolReport {
+pub struct PoolStatus {
     pub v4: AddressCounts,
     pub v6: AddressCounts,
     pub problems: Vec<Problem>,
     /// Whether its addresses are announced.
-    pub announced: Option<Announced>,
+    pub announced: Option<AnnouncedCondition>,
 }
 
-type All = BTreeMap<ObjectRef, PoolReport>;
+type StatusesByPool = BTreeMap<ObjectRef, PoolStatus>;
 
 /// Writes statuses of our AddressPools, while it leads and until it is dropped.
-pub struct PoolReports {
-    says: watch::Sender<All>,
+pub struct PoolStatusWriter {
+    says: watch::Sender<StatusesByPool>,
     pub(crate) writer: OwnedTask,
 }
 
-impl PoolReports {
-    pub fn start(cluster: &Cluster, leading: Leading) -> PoolReports {
-        let (says, heard) = watch::channel(All::new());
+impl PoolStatusWriter {
+    pub fn start(cluster: &Cluster, leading: Leadership) -> PoolStatusWriter {
+        let (says, heard) = watch::channel(StatusesByPool::new());
         let writer = OwnedTask::spawn("statuses of pools", write_on(cluster.clone(), leading, heard));
-        PoolReports { says, writer }
+        PoolStatusWriter { says, writer }
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.writer.part()
     }
 
     /// All pools as they are now; those of MetalLB are left to MetalLB.
-    pub fn publish(&self, mut pools: All) {
+    pub fn publish(&self, mut pools: StatusesByPool) {
         pools.retain(|object, _| object.kind == Kind::AddressPool);
         self.says.send_if_modified(|before| {
             let changed = *before != pools;
@@ -80,25 +80,25 @@ impl PoolReports {
 }
 
 /// What a pool's status says, as far as we know.
-struct Written {
-    says: PoolReport,
-    since: Since,
+struct WrittenStatus {
+    says: PoolStatus,
+    since: TransitionTimes,
 }
 
 /// Since when each condition has its status.
-type Since = BTreeMap<String, (ConditionStatus, String)>;
+type TransitionTimes = BTreeMap<String, (ConditionStatus, String)>;
 
 /// Its status could not be written.
-struct Refused {
+struct FailedWrite {
     times: u32,
     again: Instant,
 }
 
-async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Receiver<All>) {
-    let mut written: BTreeMap<ObjectRef, Written> = BTreeMap::new();
-    let mut refused: BTreeMap<ObjectRef, Refused> = BTreeMap::new();
+async fn write_on(cluster: Cluster, mut leading: Leadership, mut heard: watch::Receiver<StatusesByPool>) {
+    let mut written: BTreeMap<ObjectRef, WrittenStatus> = BTreeMap::new();
+    let mut refused: BTreeMap<ObjectRef, FailedWrite> = BTreeMap::new();
     loop {
-        if !leading.is_now() {
+        if !leading.is_held() {
             // Whoever leads says it, and may have said something else when we do.
             written.clear();
             refused.clear();
@@ -118,7 +118,7 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
         for (object, pool) in &says {
             let waits = refused.get(object).is_some_and(|it| it.again > Instant::now());
             let before = written.remove(object);
-            if waits || !leading.is_now() {
+            if waits || !leading.is_held() {
                 continue;
             }
             match tell(&cluster, object, pool, before).await {
@@ -130,7 +130,7 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
                 Err(answer) => {
                     let times = refused.get(object).map_or(0, |it| it.times).saturating_add(1);
                     let pause = backoff(times, AT_MOST, SELDOM, times.into());
-                    refused.insert(object.clone(), Refused { times, again: later(pause) });
+                    refused.insert(object.clone(), FailedWrite { times, again: later(pause) });
                     match times {
                         1 => warn!(%object, why = answer.message_with_fix(), "status cannot be written"),
                         _ => {
@@ -149,9 +149,9 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
 async fn tell(
     cluster: &Cluster,
     object: &ObjectRef,
-    pool: &PoolReport,
-    before: Option<Written>,
-) -> Result<Written, ApiError> {
+    pool: &PoolStatus,
+    before: Option<WrittenStatus>,
+) -> Result<WrittenStatus, ApiError> {
     let since = match before {
         Some(before) if before.says == *pool => return Ok(before),
         Some(before) => Some(before.since),
@@ -160,8 +160,10 @@ async fn tell(
             let said = said(cluster, object).await?;
             let since = since(&said);
             match since {
-                Some(since) if without_moments(said) == without_moments(status(pool, &Since::new())) => {
-                    return Ok(Written { says: pool.clone(), since });
+                Some(since)
+                    if without_moments(said) == without_moments(status(pool, &TransitionTimes::new())) =>
+                {
+                    return Ok(WrittenStatus { says: pool.clone(), since });
                 }
                 since => since,
             }
@@ -169,13 +171,13 @@ async fn tell(
     };
     let since = since_now(pool, &since.unwrap_or_default());
     match write(cluster, object, status(pool, &since)).await {
-        Ok(()) | Err(ApiError::NotFound) => Ok(Written { says: pool.clone(), since }),
+        Ok(()) | Err(ApiError::NotFound) => Ok(WrittenStatus { says: pool.clone(), since }),
         Err(answer) => Err(answer),
     }
 }
 
 /// A condition whose status stays has it since then.
-fn since_now(pool: &PoolReport, before: &Since) -> Since {
+fn since_now(pool: &PoolStatus, before: &TransitionTimes) -> TransitionTimes {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let moment = |it: &Condition| match before.get(it.kind) {
         Some((status, moment)) if *status == it.status => moment.clone(),
@@ -205,7 +207,7 @@ async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, ApiError> 
     Ok(told.items.into_iter().next().and_then(|it| it.data.get("status").cloned()).unwrap_or_default())
 }
 
-fn since(said: &Value) -> Option<Since> {
+fn since(said: &Value) -> Option<TransitionTimes> {
     let read = |it: &Value| {
         let status = ConditionStatus::of(it["status"].as_str()?);
         Some((it["type"].as_str()?.to_owned(), (status, it["lastTransitionTime"].as_str()?.to_owned())))
@@ -228,7 +230,7 @@ struct Condition {
     message: String,
 }
 
-fn conditions(pool: &PoolReport) -> Vec<Condition> {
+fn conditions(pool: &PoolStatus) -> Vec<Condition> {
     let told: Vec<String> = pool.problems.iter().map(ToString::to_string).collect();
     let ready = Condition {
         kind: "Ready",
@@ -245,7 +247,7 @@ fn conditions(pool: &PoolReport) -> Vec<Condition> {
     [ready].into_iter().chain(announced).collect()
 }
 
-fn status(pool: &PoolReport, since: &Since) -> Value {
+fn status(pool: &PoolStatus, since: &TransitionTimes) -> Value {
     let counted = |it: &AddressCounts| {
         let count = |it: u128| i64::try_from(it).unwrap_or(i64::MAX);
         json!({ "assigned": count(it.assigned), "available": count(it.available) })
@@ -274,25 +276,25 @@ pub(crate) mod tests {
 
     /// All that a status may have.
     pub(crate) fn full() -> Value {
-        let announced = Some(Announced::new(AnnouncedReason::StaticRoute, "by a router"));
-        status(&PoolReport { announced, ..PoolReport::default() }, &Since::new())
+        let announced = Some(AnnouncedCondition::new(AnnouncedReason::StaticRoute, "by a router"));
+        status(&PoolStatus { announced, ..PoolStatus::default() }, &TransitionTimes::new())
     }
 
     #[test]
     fn more_addresses_than_a_number_of_json_holds_are_as_many_as_it_holds() {
         let v6 = AddressCounts { assigned: 1, available: u128::MAX };
-        let told = status(&PoolReport { v6, ..PoolReport::default() }, &Since::new());
+        let told = status(&PoolStatus { v6, ..PoolStatus::default() }, &TransitionTimes::new());
         assert_eq!((&told["ipv6"]["assigned"], &told["ipv6"]["available"]), (&1.into(), &i64::MAX.into()));
     }
 
     #[test]
     fn each_condition_has_its_status_since_its_own_moment() {
-        let says = |reason, problems| PoolReport {
-            announced: Some(Announced::new(reason, "")),
+        let says = |reason, problems| PoolStatus {
+            announced: Some(AnnouncedCondition::new(reason, "")),
             problems,
-            ..PoolReport::default()
+            ..PoolStatus::default()
         };
-        let before: Since = ["Ready", "Announced"]
+        let before: TransitionTimes = ["Ready", "Announced"]
             .map(|it| (it.to_owned(), (ConditionStatus::False, "then".to_owned())))
             .into();
         let now = since_now(&says(AnnouncedReason::NotAnnounced, Vec::new()), &before);

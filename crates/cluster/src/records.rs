@@ -20,9 +20,9 @@ use kube::{Api, api::PostParams};
 use seaway_model::{Deletion, Name, Time};
 
 use crate::{
-    answer::{ApiError, INSTALL},
+    api_error::{ApiError, INSTALL},
     connect::{Cluster, MANAGER, RequestError},
-    lease::Leading,
+    lease::Leadership,
 };
 
 /// The ConfigMap, beside the Leases.
@@ -54,18 +54,18 @@ pub struct LeaderRecords {
 #[derive(Clone)]
 pub struct RecordStore {
     cluster: Cluster,
-    leading: Leading,
+    leading: Leadership,
     /// Under which key deletions are counted.
     counted: &'static str,
 }
 
 impl RecordStore {
-    pub fn new(cluster: Cluster, leading: Leading) -> RecordStore {
-        RecordStore { cluster, leading, counted: limit::UNASKED }
+    pub fn new(cluster: Cluster, leading: Leadership) -> RecordStore {
+        RecordStore { cluster, leading, counted: limit::UNREQUESTED_DELETIONS }
     }
 
     /// Counts deletions of Nodes, which have a limit of their own.
-    pub fn of_nodes(cluster: Cluster, leading: Leading) -> RecordStore {
+    pub fn of_nodes(cluster: Cluster, leading: Leadership) -> RecordStore {
         RecordStore { cluster, leading, counted: limit::NODES }
     }
 
@@ -76,7 +76,7 @@ impl RecordStore {
     /// Whoever leads. `before`, as it was read or written last: where it is another now, it has to be read again.
     pub async fn write(&self, before: &LeaderRecords, now: &LeaderRecords) -> Result<(), RequestError> {
         for _ in 0..TRIES {
-            if !self.leading.is_now() {
+            if !self.leading.is_held() {
                 return Err(RequestError(ApiError::Conflict("another leads".to_owned())));
             }
             let kept = self.kept().await.map_err(RequestError)?;

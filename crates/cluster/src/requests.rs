@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::{Cluster, MANAGER},
     decode,
     kinds::WatchedKind,
-    object_cache::Published,
+    object_cache::PublishedService,
     raw_object::RawObject,
 };
 
@@ -83,7 +83,7 @@ impl Cluster {
         &self,
         object: &ObjectRef,
         patch: &Value,
-    ) -> Result<Option<Published>, ApiError> {
+    ) -> Result<Option<PublishedService>, ApiError> {
         let services = WatchedKind::known(Kind::Service);
         let (namespace, name) = (&object.namespace, &object.name);
         match self.merge(services, namespace, name, patch).await {

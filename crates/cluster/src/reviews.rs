@@ -25,7 +25,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use tracing::{debug, warn};
 
 use self::cache::{Cache, CacheLookup, TokenHistory, digest};
-use crate::{answer::ApiError, connect::Cluster};
+use crate::{api_error::ApiError, connect::Cluster};
 
 /// Scrapers wait for ten seconds.
 const PATIENCE: Duration = Duration::from_secs(5);

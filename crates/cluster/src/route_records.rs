@@ -16,7 +16,7 @@ use seaway_model::Name;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    answer::ApiError,
+    api_error::ApiError,
     connect::{Cluster, MANAGER, RequestError},
 };
 

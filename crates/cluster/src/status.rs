@@ -10,8 +10,8 @@
 //! controller writes after us, it is left to it; that, and its end, the watch tells as a Problem of the Service.
 
 mod annotation;
+mod content;
 mod events;
-mod output;
 mod pace;
 
 use std::{
@@ -24,35 +24,37 @@ use std::{
 
 use jiff::Timestamp;
 use seaway_engine::{Context, Driver, Effect, Effects, Failure, ProblemLog, Report};
-use seaway_model::{Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::Replaced};
-use seaway_watchdog::Part;
+use seaway_model::{
+    Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::ReplacedLoadBalancer,
+};
+use seaway_watchdog::WatchedPart;
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 pub(crate) use self::{
     annotation::{ADDRESS, BALANCER},
-    output::{PREFIX, rival_problem},
+    content::{PREFIX, rival_problem},
 };
-pub use self::{events::EventRecorder, output::PENDING};
+pub use self::{content::PENDING, events::EventRecorder};
 use self::{
-    events::Events,
-    output::{EventText, Output},
+    content::{EventText, StatusContent},
+    events::EventWriter,
     pace::ReadHistory,
 };
 use crate::{
-    answer::{ApiError, INSTALL},
+    api_error::{ApiError, INSTALL},
     connect::Cluster,
     decode,
     kinds::WatchedKind,
-    lease::Leading,
-    object_cache::Published,
+    lease::Leadership,
+    object_cache::PublishedService,
 };
 
 /// Writes statuses and events of Services, while it leads; Problems of whatever has no status are logged.
 pub struct StatusDriver {
     cluster: Cluster,
-    events: Events,
+    events: EventWriter,
     problems: ProblemLog,
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
     /// Why the last of all statuses was refused: ten thousand may be, for one reason.
@@ -73,7 +75,7 @@ pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// What a Service says of itself, and why it could not be made to say something else.
 #[derive(Debug, Default)]
 pub struct ObservedStatus {
-    published: Option<Published>,
+    published: Option<PublishedService>,
     trouble: Option<ApiError>,
     /// There will be more to tell soon.
     early: bool,
@@ -83,13 +85,13 @@ pub struct ObservedStatus {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatusStep {
-    Write(Output),
+    Write(StatusContent),
     /// As an event.
     RecordEvent(EventText),
     /// As an annotation.
     Annotate(IpAddr),
     /// Corrects the annotation that names its load balancer.
-    FixLoadBalancerId(Replaced),
+    FixLoadBalancerId(ReplacedLoadBalancer),
 }
 
 fn problems_of(status: Option<&Arc<Status>>) -> &[Problem] {
@@ -126,10 +128,10 @@ impl Effects for StatusStep {
 
 impl StatusDriver {
     /// In a runtime.
-    pub fn new(cluster: Cluster, leading: Leading, problems: ProblemLog) -> StatusDriver {
+    pub fn new(cluster: Cluster, leading: Leadership, problems: ProblemLog) -> StatusDriver {
         StatusDriver {
             problems,
-            events: Events::start(cluster.clone(), leading),
+            events: EventWriter::start(cluster.clone(), leading),
             cluster,
             logged: Mutex::default(),
             refused: Mutex::default(),
@@ -140,7 +142,7 @@ impl StatusDriver {
     }
 
     /// For the watchdog: what writes events.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.events.part()
     }
 
@@ -174,7 +176,7 @@ impl StatusDriver {
     }
 
     /// Its address is being written down, or was just now.
-    fn is_early(&self, owner: &Owner, desired: &Desired, published: Option<&Published>) -> bool {
+    fn is_early(&self, owner: &Owner, desired: &Desired, published: Option<&PublishedService>) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let status = match desired {
             Desired::Status(it) if !it.ready && it.problems.is_empty() && it.serving.is_empty() => it,
@@ -226,7 +228,7 @@ impl StatusDriver {
         &self,
         object: &ObjectRef,
         uid: &str,
-        output: &Output,
+        output: &StatusContent,
         said: &mut ObservedStatus,
     ) -> Result<(), Failure> {
         let Some(before) = &said.published else { return Ok(()) };
@@ -287,8 +289,8 @@ impl Driver for StatusDriver {
     fn steps(&self, desired: &Desired, observed: &ObservedStatus) -> Vec<StatusStep> {
         let Some(published) = &observed.published else { return Vec::new() };
         let output = match desired {
-            Desired::Status(status) => Output::of(status, published),
-            _ => Output::none(published),
+            Desired::Status(status) => StatusContent::of(status, published),
+            _ => StatusContent::none(published),
         };
         if observed.early {
             return Vec::new();
@@ -370,7 +372,7 @@ impl Driver for StatusDriver {
         let published = observed.published.as_ref();
         if let (Desired::Status(status), Some(published)) = (desired, published)
             && !status.left
-            && output::lacks_ip_mode(status, published)
+            && content::lacks_ip_mode(status, published)
         {
             complain(
                 Reason::Unsupported,

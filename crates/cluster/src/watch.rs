@@ -12,19 +12,19 @@
 
 mod copied;
 mod crd_watch;
-mod gather;
+pub(crate) mod host_leases;
+pub(crate) mod host_slices;
 mod hosts;
-mod known;
+mod known_objects;
 mod namespaces;
-pub(crate) mod pulses;
+mod problems;
 mod readiness;
 mod reflector;
 mod restored;
 mod retry;
 mod scope;
 mod secrets;
-pub(crate) mod slices;
-mod troubles;
+mod slice_writer;
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -42,8 +42,8 @@ use self::{
 pub use self::{scope::selector_of_host, secrets::WantedSecrets};
 use crate::{
     connect::Cluster,
-    kinds::{Need, WATCHED, WatchedKind},
-    lease::Leading,
+    kinds::{Requirement, WATCHED, WatchedKind},
+    lease::Leadership,
 };
 
 /// A cluster that is being watched, until this is dropped.
@@ -51,7 +51,7 @@ pub struct Watch {
     wanted: watch::Sender<WantedSecrets>,
     hosts: Arc<Hosts>,
     tasks: JoinSet<()>,
-    parts: Vec<watchdog::Part>,
+    parts: Vec<watchdog::WatchedPart>,
 }
 
 /// Says what is wanted of Secrets.
@@ -73,7 +73,7 @@ impl SecretInterest {
 
 /// Whether hosts are told as gone when their Leases end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostLeases {
+pub enum ExpiredHostPolicy {
     /// For who gives addresses out; it may list Leases.
     Watched,
     /// A host needs to know of no other.
@@ -82,7 +82,7 @@ pub enum HostLeases {
 
 impl Cluster {
     /// Watches from now on; must be called in a runtime. Whoever reads `changes` may be slow, it is waited for.
-    pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: HostLeases) -> Watch {
+    pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: ExpiredHostPolicy) -> Watch {
         self.watch_from(std::iter::empty(), changes, pulses)
     }
 
@@ -91,7 +91,7 @@ impl Cluster {
         &self,
         known: impl Iterator<Item = &'f Fact> + Clone,
         changes: mpsc::Sender<Change>,
-        pulses: HostLeases,
+        pulses: ExpiredHostPolicy,
     ) -> Watch {
         self.watch_as(None, known, changes, pulses)
     }
@@ -103,7 +103,7 @@ impl Cluster {
         known: impl Iterator<Item = &'f Fact> + Clone,
         changes: mpsc::Sender<Change>,
     ) -> Watch {
-        self.watch_as(Some(host), known, changes, HostLeases::Ignored)
+        self.watch_as(Some(host), known, changes, ExpiredHostPolicy::Ignored)
     }
 
     fn watch_as<'f>(
@@ -111,7 +111,7 @@ impl Cluster {
         host: Option<&Name>,
         known: impl Iterator<Item = &'f Fact> + Clone,
         changes: mpsc::Sender<Change>,
-        pulses: HostLeases,
+        pulses: ExpiredHostPolicy,
     ) -> Watch {
         let (hosts, readiness) = (Arc::new(Hosts::default()), Arc::new(ApiReadiness::default()));
         // Nobody said yet who is named: those that are known whole go on, and no other key is told.
@@ -129,25 +129,29 @@ impl Cluster {
                 let reflector =
                     Reflector::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
                 let mut reflector = reflector.with_scope(scope);
-                if pulses == HostLeases::Watched {
+                if pulses == ExpiredHostPolicy::Watched {
                     reflector = reflector.for_controller();
                 }
                 known.clone().for_each(|fact| reflector.assume_known(fact));
                 watch.spawn(format!("the watch of {}", watched.kind), reflector.run());
             }
         }
-        if pulses == HostLeases::Watched {
-            watch
-                .spawn("the watch of hosts", pulses::watch_host_leases(self.clone(), hosts, changes.clone()));
+        if pulses == ExpiredHostPolicy::Watched {
+            watch.spawn(
+                "the watch of hosts",
+                host_leases::watch_host_leases(self.clone(), hosts, changes.clone()),
+            );
         }
-        watch.spawn("the report on watches", troubles::report_troubles(troubles, changes));
+        watch.spawn("the report on watches", problems::report_problems(troubles, changes));
         watch
     }
 }
 
 /// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
-fn watched_by(pulses: HostLeases) -> impl Iterator<Item = &'static WatchedKind> {
-    WATCHED.iter().filter(move |it| it.need != Need::ReportOnly || pulses == HostLeases::Watched)
+fn watched_by(pulses: ExpiredHostPolicy) -> impl Iterator<Item = &'static WatchedKind> {
+    WATCHED
+        .iter()
+        .filter(move |it| it.need != Requirement::ReportOnly || pulses == ExpiredHostPolicy::Watched)
 }
 
 fn scopes(kind: Kind, host: Option<&Name>) -> Vec<WatchScope> {
@@ -165,13 +169,18 @@ impl Watch {
     }
 
     /// What hosts say of their addresses is gathered for all of them, while `leading`. Problems are told to `changes`.
-    pub fn gather_addresses(&mut self, cluster: &Cluster, leading: Leading, changes: mpsc::Sender<Change>) {
-        let gathering = gather::write_slices(cluster.clone(), leading, self.hosts.clone(), changes);
+    pub fn gather_addresses(
+        &mut self,
+        cluster: &Cluster,
+        leading: Leadership,
+        changes: mpsc::Sender<Change>,
+    ) {
+        let gathering = slice_writer::write_slices(cluster.clone(), leading, self.hosts.clone(), changes);
         self.spawn("the writer of hosts' addresses", gathering);
     }
 
     /// For the watchdog.
-    pub fn parts(&self) -> Vec<watchdog::Part> {
+    pub fn parts(&self) -> Vec<watchdog::WatchedPart> {
         self.parts.clone()
     }
 
@@ -182,7 +191,7 @@ impl Watch {
 
     /// The version that the first whole list of Addresses was as of, once all of it was told; 0 before.
     pub fn addresses_listed(&self) -> Arc<AtomicU64> {
-        self.hosts.listed()
+        self.hosts.addresses_version()
     }
 
     /// Returns when one of the tasks has ended, which none does by itself while somebody listens.
@@ -202,7 +211,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use seaway_watchdog::{Fault, Watchdog};
+    use seaway_watchdog::{PartFailure, Watchdog};
 
     use super::*;
 
@@ -211,11 +220,12 @@ mod tests {
         let kinds = |pulses| watched_by(pulses).map(|it| it.kind).collect::<Vec<_>>();
         for kind in [Kind::MetallbL2Advertisement, Kind::MetallbBGPAdvertisement, Kind::MetallbBGPPeer] {
             assert!(
-                !kinds(HostLeases::Ignored).contains(&kind) && kinds(HostLeases::Watched).contains(&kind),
+                !kinds(ExpiredHostPolicy::Ignored).contains(&kind)
+                    && kinds(ExpiredHostPolicy::Watched).contains(&kind),
                 "{kind}"
             );
         }
-        assert_eq!(kinds(HostLeases::Ignored), crate::kinds::kinds().collect::<Vec<_>>());
+        assert_eq!(kinds(ExpiredHostPolicy::Ignored), crate::kinds::kinds().collect::<Vec<_>>());
     }
 
     #[tokio::test]
@@ -241,7 +251,7 @@ mod tests {
                 _ = wait.recv();
             });
             let (tell, mut told) = mpsc::channel(1);
-            let pace = seaway_watchdog::Pace {
+            let pace = seaway_watchdog::WatchdogTimings {
                 look: std::time::Duration::from_millis(20),
                 // What a panic prints may take a while.
                 limit: std::time::Duration::from_millis(if hangs { 400 } else { 120_000 }),
@@ -249,7 +259,7 @@ mod tests {
             let watchdog = Watchdog::start(pace, move |fault| drop(tell.blocking_send(fault.clone())));
             let watchdog = watchdog.expect("a thread");
             let _watching = watchdog.watch(watch.parts());
-            let found = Fault { part: "the watch of tests".into(), hangs };
+            let found = PartFailure { part: "the watch of tests".into(), hangs };
             assert_eq!(told.recv().await, Some(found));
             drop(release);
             watch.stop().await;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 use tokio::task::JoinHandle;
 
 /// A task that ends with its owner, and before that only by a fault.
 pub(crate) struct OwnedTask {
     task: JoinHandle<()>,
-    part: Part,
+    part: WatchedPart,
 }
 
 impl OwnedTask {
@@ -24,7 +24,7 @@ impl OwnedTask {
         self
     }
 
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 
@@ -51,13 +51,14 @@ mod tests {
     use std::net::TcpListener;
 
     use seaway_model::Name;
-    use seaway_watchdog::{Fault, Pace, Watchdog};
+    use seaway_watchdog::{PartFailure, Watchdog, WatchdogTimings};
     use tokio::sync::mpsc;
 
     use super::*;
     use crate::{
-        Access, Cluster, CopyTimings, CopyWriter, CredentialSource, HostReports, LeaderElection, Leading,
-        LeaseTimings, NameOwnerTimings, NameOwnerWriter, PoolReports, ProgramInfo, StatusDriver,
+        Cluster, ClusterAccess, CopyTimings, CopyWriter, CredentialSource, HostStatusWriter, LeaderElection,
+        Leadership, LeaseTimings, NameOwnerTimings, NameOwnerWriter, PoolStatusWriter, ProgramInfo,
+        StatusDriver,
     };
 
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -80,19 +81,19 @@ mod tests {
         );
         std::fs::write(&path, kubeconfig).expect("is written");
         let credentials = CredentialSource::Kubeconfig { path, context: None };
-        let access = Access { credentials, ..Access::default() };
+        let access = ClusterAccess { credentials, ..ClusterAccess::default() };
         let cluster = Cluster::connect(access).await.expect("a kubeconfig");
         Silent { cluster, _listener: listener, _folder: folder }
     }
 
-    fn watchdog(limit: Duration) -> (Watchdog, mpsc::Receiver<Fault>) {
+    fn watchdog(limit: Duration) -> (Watchdog, mpsc::Receiver<PartFailure>) {
         let (tell, told) = mpsc::channel(1);
-        let pace = Pace { look: Duration::from_millis(20), limit };
+        let pace = WatchdogTimings { look: Duration::from_millis(20), limit };
         let watchdog = Watchdog::start(pace, move |fault| drop(tell.blocking_send(fault.clone())));
         (watchdog.expect("a thread"), told)
     }
 
-    async fn found(mut told: mpsc::Receiver<Fault>) -> Option<Fault> {
+    async fn found(mut told: mpsc::Receiver<PartFailure>) -> Option<PartFailure> {
         tokio::time::timeout(PATIENCE, told.recv()).await.expect("it is noticed")
     }
 
@@ -100,11 +101,11 @@ mod tests {
     async fn each_task_that_writes_is_missed_once_it_is_killed() {
         let silent = silent().await;
         let cluster = &silent.cluster;
-        let leading = Leading::always;
+        let leading = Leadership::always;
         let (changes, _heard) = mpsc::channel(16);
         let campaign = LeaderElection::start(cluster, "leader", "a", LeaseTimings::LEADER);
-        let reports = HostReports::start(cluster, "a", ProgramInfo::default());
-        let pools = PoolReports::start(cluster, leading());
+        let reports = HostStatusWriter::start(cluster, "a", ProgramInfo::default());
+        let pools = PoolStatusWriter::start(cluster, leading());
         let statuses = StatusDriver::new(cluster.clone(), leading(), seaway_engine::ProblemLog::default());
         let to = changes.clone();
         let keeper = CopyWriter::start(cluster, leading(), Name::from("copies"), CopyTimings::default(), to);
@@ -120,9 +121,9 @@ mod tests {
         for (name, writer) in writers {
             let (watchdog, told) = watchdog(PATIENCE);
             let _watching = watchdog.watch([writer.part()]);
-            assert_eq!(watchdog.fault(), None, "{name}");
+            assert_eq!(watchdog.failure(), None, "{name}");
             writer.abort();
-            assert_eq!(found(told).await, Some(Fault { part: name.into(), hangs: false }));
+            assert_eq!(found(told).await, Some(PartFailure { part: name.into(), hangs: false }));
         }
     }
 
@@ -131,13 +132,13 @@ mod tests {
     async fn what_a_host_says_before_it_may_is_written_once_it_may() {
         let silent = silent().await;
         silent._listener.set_nonblocking(true).expect("it is ours");
-        let reports = HostReports::start(&silent.cluster, "a", ProgramInfo::default());
-        reports.hold().await;
-        reports.publish(seaway_model::fact::HostSays { applied: 7, ..Default::default() });
+        let reports = HostStatusWriter::start(&silent.cluster, "a", ProgramInfo::default());
+        reports.pause().await;
+        reports.publish(seaway_model::fact::HostStatus { applied: 7, ..Default::default() });
         // It has heard what was published, too.
-        reports.hold().await;
+        reports.pause().await;
         assert!(silent._listener.accept().is_err(), "it asks nothing");
-        reports.release();
+        reports.resume();
         let asks = async {
             while silent._listener.accept().is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -149,14 +150,15 @@ mod tests {
     /// As a process looks.
     async fn is_found_in_time(lease: OwnedTask, hangs: bool) {
         let (tell, mut told) = mpsc::channel(1);
-        let watchdog = Watchdog::start(Pace::default(), move |fault| drop(tell.blocking_send(fault.clone())));
+        let watchdog =
+            Watchdog::start(WatchdogTimings::default(), move |fault| drop(tell.blocking_send(fault.clone())));
         let watchdog = watchdog.expect("a thread");
         let _watching = watchdog.watch([lease.part()]);
         if !hangs {
             lease.abort();
         }
         let fault = tokio::time::timeout(PATIENCE, told.recv()).await.expect("it is noticed");
-        assert_eq!(fault, Some(Fault { part: "the Lease leader".into(), hangs }));
+        assert_eq!(fault, Some(PartFailure { part: "the Lease leader".into(), hangs }));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,6 +180,6 @@ mod tests {
             let _kept: Vec<_> = (0..3).map(|_| listener.accept().expect("a connection")).collect();
         });
         tokio::time::timeout(PATIENCE, tries).await.expect("it tries").expect("no panic");
-        assert_eq!(watchdog.fault(), None);
+        assert_eq!(watchdog.failure(), None);
     }
 }

@@ -44,10 +44,10 @@ pub(crate) use self::records::tsig_key;
 use self::schedule::{millis, seconds};
 use self::{
     attempt::Attempt,
-    gates::Gates,
+    gates::Backoffs,
     records::Records,
-    renewal::{Offer, Renewals},
-    stored::Stored,
+    renewal::{CachedDirectory, Renewals},
+    stored::StoredCertificate,
 };
 pub use self::{
     observed::Observed,
@@ -63,7 +63,7 @@ const TO_SWEEP: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(200);
 /// Of the process. Nothing is ordered before it serves, and no order keeps it from ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum ProcessPhase {
     Starting,
     Serving,
     Ending,
@@ -72,10 +72,10 @@ pub enum Life {
 pub struct Certificates {
     store: CertificateStore,
     records: Records,
-    life: watch::Receiver<Life>,
+    life: watch::Receiver<ProcessPhase>,
     /// One for each authority, by what it offered then; made when the first order wants it.
     accounts: tokio::sync::Mutex<HashMap<Acme, (Account, Arc<Directory>)>>,
-    directories: tokio::sync::Mutex<HashMap<Acme, Offer>>,
+    directories: tokio::sync::Mutex<HashMap<Acme, CachedDirectory>>,
     attempts: Mutex<Attempts>,
 }
 
@@ -88,7 +88,7 @@ struct Attempts {
     unstored: HashMap<Name, FailedOrders>,
     /// Whose stored certificate was told.
     told: HashSet<Name>,
-    gates: Gates,
+    gates: Backoffs,
     renewals: Renewals,
 }
 
@@ -96,7 +96,7 @@ impl Certificates {
     pub fn new(
         store: CertificateStore,
         records: DnsRecordStore,
-        life: watch::Receiver<Life>,
+        life: watch::Receiver<ProcessPhase>,
     ) -> Certificates {
         let (accounts, directories) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
         let (records, attempts) = (Records::new(records), Mutex::default());
@@ -298,7 +298,7 @@ impl Certificates {
     ) -> Result<(), AcmeError> {
         let CertificateOrder { host, acme, .. } = order;
         let unexpected = |why: String| AcmeError::Unexpected { url: acme.directory.to_string(), why };
-        let stored = Stored::read(pem, host, true).map_err(|why| {
+        let stored = StoredCertificate::read(pem, host, true).map_err(|why| {
             unexpected(format!("the certificate that the authority issued cannot be used: {why}"))
         })?;
         let (store, directory, name) = (self.store.clone(), acme.directory.clone(), host.clone());
@@ -348,7 +348,7 @@ impl Certificates {
     /// Never, unless the process ends.
     async fn ending(&self) -> Failure {
         let mut life = self.life.clone();
-        if life.wait_for(|it| *it == Life::Ending).await.is_err() {
+        if life.wait_for(|it| *it == ProcessPhase::Ending).await.is_err() {
             // Nobody says so any more.
             std::future::pending::<()>().await;
         }

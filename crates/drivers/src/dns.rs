@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_acme::dns::{DnsError, Updated};
+use seaway_acme::dns::{DnsError, UpdateOutcome};
 use seaway_cluster::DnsEndpoints;
 use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
@@ -31,8 +31,8 @@ use seaway_model::{
 use tracing::info;
 
 pub(crate) use self::marker::fuzz;
-use self::steps::{Observed, Obstacle, after, holder, obstacle, steps};
-pub use self::steps::{Presupposed, Step};
+use self::steps::{NameConflict, Observed, after, holder, obstacle, steps};
+pub use self::steps::{Precondition, Step};
 
 /// Whether somebody changed it.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -46,13 +46,13 @@ const LONGEST_WITHDRAWAL: Duration = Duration::from_secs(300);
 /// Writes what names of Services stand for.
 #[derive(Default)]
 pub struct DnsNames {
-    known: Mutex<HashMap<Name, Known>>,
+    known: Mutex<HashMap<Name, NameState>>,
     /// Of a controller in a cluster.
     endpoints: Option<DnsEndpoints>,
 }
 
 /// What this process was told of a name.
-struct Known {
+struct NameState {
     last: Arc<DnsName>,
     /// When this host was taken out of it.
     withdrawn: Option<Instant>,
@@ -60,7 +60,7 @@ struct Known {
 
 /// What was seen, of a name that this process knows.
 #[derive(Debug)]
-pub struct Looked {
+pub struct ObservedName {
     it: Arc<DnsName>,
     seen: Observed,
 }
@@ -73,7 +73,7 @@ impl DnsNames {
         self
     }
 
-    async fn look(&self, it: &DnsName) -> Result<Observed, Trouble> {
+    async fn look(&self, it: &DnsName) -> Result<Observed, DnsFailure> {
         match &it.zone.by {
             DnsProvider::Updates { server, key } => {
                 Ok(look::look(&updates::server(it, *server, key)?, it).await?)
@@ -82,7 +82,7 @@ impl DnsNames {
         }
     }
 
-    async fn change(&self, it: &DnsName, step: &Step) -> Result<Updated, Trouble> {
+    async fn change(&self, it: &DnsName, step: &Step) -> Result<UpdateOutcome, DnsFailure> {
         match &it.zone.by {
             DnsProvider::Updates { server, key } => {
                 Ok(updates::change(&updates::server(it, *server, key)?, it, step).await?)
@@ -91,8 +91,8 @@ impl DnsNames {
         }
     }
 
-    fn endpoints(&self, it: &DnsName) -> Result<&DnsEndpoints, Trouble> {
-        self.endpoints.as_ref().ok_or_else(|| Trouble {
+    fn endpoints(&self, it: &DnsName) -> Result<&DnsEndpoints, DnsFailure> {
+        self.endpoints.as_ref().ok_or_else(|| DnsFailure {
             why: format!("the zone {} has provider: dnsendpoint, which needs a Kubernetes cluster", it.zone.name),
             fix: "Write the server and the key of this zone into dns.zones of seaway.yaml (docs/dns-names.md).",
         })
@@ -104,8 +104,9 @@ impl DnsNames {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match desired {
             Desired::DnsName(it) => {
-                let known =
-                    known.entry(name.clone()).or_insert_with(|| Known { last: it.clone(), withdrawn: None });
+                let known = known
+                    .entry(name.clone())
+                    .or_insert_with(|| NameState { last: it.clone(), withdrawn: None });
                 known.last = it.clone();
                 if !it.addresses.is_empty() {
                     known.withdrawn = None;
@@ -133,7 +134,7 @@ impl DnsNames {
 }
 
 impl Driver for DnsNames {
-    type Observed = Option<Looked>;
+    type Observed = Option<ObservedName>;
     type Step = Step;
 
     /// Each request has its own time, and a look at a name that is another's makes a dozen.
@@ -145,7 +146,7 @@ impl Driver for DnsNames {
         matches!(unit, Unit::DnsName(_))
     }
 
-    fn steps(&self, desired: &Desired, observed: &Option<Looked>) -> Vec<Step> {
+    fn steps(&self, desired: &Desired, observed: &Option<ObservedName>) -> Vec<Step> {
         let Some(looked) = observed else { return Vec::new() };
         match desired {
             Desired::DnsName(it) => steps(it, true, &looked.seen),
@@ -154,10 +155,15 @@ impl Driver for DnsNames {
         }
     }
 
-    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<Option<Looked>, Failure> {
+    async fn observe(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        desired: &Desired,
+    ) -> Result<Option<ObservedName>, Failure> {
         let Some(it) = self.note(unit, desired) else { return Ok(None) };
         let seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
-        Ok(Some(Looked { it, seen }))
+        Ok(Some(ObservedName { it, seen }))
     }
 
     async fn apply(
@@ -165,14 +171,14 @@ impl Driver for DnsNames {
         context: &Context,
         unit: &Unit,
         step: &Step,
-        observed: &mut Option<Looked>,
+        observed: &mut Option<ObservedName>,
     ) -> Result<(), Failure> {
         let (Some(looked), Unit::DnsName(name)) = (observed, unit) else { return Ok(()) };
         context.require_lead()?;
         let it = looked.it.clone();
         match self.change(&it, step).await.map_err(|trouble| told(&it, &trouble))? {
-            Updated::Done => looked.seen = after(step, &looked.seen),
-            Updated::NotAsPresupposed => {
+            UpdateOutcome::Done => looked.seen = after(step, &looked.seen),
+            UpdateOutcome::NotAsPresupposed => {
                 // It may have been done before: an answer was lost, or a process ended before it came.
                 looked.seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
                 if !is_done(step, &looked.seen) {
@@ -187,7 +193,7 @@ impl Driver for DnsNames {
         Ok(())
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Option<Looked>) -> Report {
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Option<ObservedName>) -> Report {
         let (Desired::DnsName(it), Some(looked)) = (desired, observed) else {
             // What was only looked at, or kept back, is still to go.
             let is_gone = observed.as_ref().is_none_or(|it| steps(&it.it, false, &it.seen).is_empty());
@@ -219,38 +225,38 @@ fn is_done(step: &Step, seen: &Observed) -> bool {
 }
 
 /// Why records cannot be looked at, or changed.
-struct Trouble {
+struct DnsFailure {
     why: String,
     fix: &'static str,
 }
 
-impl Trouble {
+impl DnsFailure {
     /// It may end by itself.
-    fn passing(why: String) -> Trouble {
-        Trouble {
+    fn passing(why: String) -> DnsFailure {
+        DnsFailure {
             why,
             fix: "Records that Seaway wrote before stay until then. Seaway tries again by itself.",
         }
     }
 }
 
-impl From<DnsError> for Trouble {
-    fn from(error: DnsError) -> Trouble {
-        Trouble::passing(error.to_string())
+impl From<DnsError> for DnsFailure {
+    fn from(error: DnsError) -> DnsFailure {
+        DnsFailure::passing(error.to_string())
     }
 }
 
 /// What is there stays.
-fn told(it: &DnsName, trouble: &Trouble) -> Failure {
+fn told(it: &DnsName, trouble: &DnsFailure) -> Failure {
     let why = format!("{} is not up to date in DNS: {}", it.name, trouble.why);
     let problem = Problem::new(it.owner.object(), Reason::NameNotPublished, why.clone()).fix(trouble.fix);
     Failure::Retry { why, problems: vec![(it.owner.clone(), problem)], after: Some(AFTER_ERROR) }
 }
 
-fn problem_of(it: &DnsName, obstacle: &Obstacle) -> (Owner, Problem) {
+fn problem_of(it: &DnsName, obstacle: &NameConflict) -> (Owner, Problem) {
     let name = &it.name;
     let (message, fix) = match obstacle {
-        Obstacle::Others(what) => (
+        NameConflict::Others(what) => (
             format!(
                 "{name} is already in DNS, and Seaway did not write it: {what}. Seaway does not change it"
             ),
@@ -258,7 +264,7 @@ fn problem_of(it: &DnsName, obstacle: &Obstacle) -> (Owner, Problem) {
              minute."
                 .to_owned(),
         ),
-        Obstacle::Marker(whose) => (
+        NameConflict::Marker(whose) => (
             format!("{name} is published in DNS for another owner: {whose}. Seaway does not change it"),
             format!(
                 "Choose another name. If that Service is gone for good, remove its records and the TXT \
@@ -266,7 +272,7 @@ fn problem_of(it: &DnsName, obstacle: &Obstacle) -> (Owner, Problem) {
                 marker_name(name)
             ),
         ),
-        Obstacle::Beside(addresses) => (
+        NameConflict::Beside(addresses) => (
             format!(
                 "{} was added to {name} in DNS beside the addresses of Seaway. Until that record is \
                  removed, Seaway adds no address to this name",

@@ -22,12 +22,12 @@ use seaway_model::{
 use seaway_proxy::{ListenerStatistics, PoolStatistics};
 use tokio::{runtime::Handle, sync::watch};
 
-pub use self::writer::Served;
+pub use self::writer::ServedPart;
 use self::{
-    statistics::Counting,
-    writer::{NotWritten, Writer},
+    statistics::CounterReader,
+    writer::{WriteError, Writer},
 };
-use crate::OnHost;
+use crate::HostPlacement;
 
 pub const DRIVER: &str = "haproxy";
 
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct HaproxyHost {
     place: Place,
     writer: Writer,
-    counting: Counting,
+    counting: CounterReader,
     runtime: Handle,
 }
 
@@ -82,8 +82,13 @@ impl HaproxyHost {
     pub fn new(host: Name, options: Options, global: Global) -> HaproxyHost {
         let socket = global.socket().into();
         let writer = Writer::start(options, global);
-        let counting = Counting::start(socket, writer.state());
-        HaproxyHost { place: OnHost::new(host, DRIVER).place(), writer, counting, runtime: Handle::current() }
+        let counting = CounterReader::start(socket, writer.state());
+        HaproxyHost {
+            place: HostPlacement::new(host, DRIVER).place(),
+            writer,
+            counting,
+            runtime: Handle::current(),
+        }
     }
 
     /// Of a host of a cluster: at addresses of pools, it takes no port that the machine needs.
@@ -144,16 +149,16 @@ impl HaproxyHost {
         let Err(error) = self.writer.put(owner, part).await else { return Ok(()) };
         let why = chain(&*error);
         let fix = match &*error {
-            NotWritten::Refused(_) => {
+            WriteError::Refused(_) => {
                 "What HAProxy served before stays. Correct what the message names; it is tried again every 30 seconds."
             }
-            NotWritten::Failed(_) => {
+            WriteError::Failed(_) => {
                 "Correct what the message names; it is tried again every 30 seconds. What HAProxy serves stays."
             }
-            NotWritten::Version(_) => {
+            WriteError::Version(_) => {
                 "Install HAProxy 2.6 or later, or name its program in dataPlane.haproxy.program."
             }
-            NotWritten::Stopped => return Err(Failure::retry(why)),
+            WriteError::Stopped => return Err(Failure::retry(why)),
         };
         let problem = Problem::new(owner.object(), Reason::Failed, why.clone()).fix(fix);
         Err(Failure::Retry { why, problems: vec![(owner.clone(), problem)], after: Some(TRY_AGAIN) })
@@ -177,14 +182,14 @@ impl HaproxyHost {
 }
 
 impl Driver for HaproxyHost {
-    type Observed = Served;
+    type Observed = ServedPart;
     type Step = Step;
 
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::LoadBalancer(place, _) if *place == self.place)
     }
 
-    fn steps(&self, desired: &Desired, observed: &Served) -> Vec<Step> {
+    fn steps(&self, desired: &Desired, observed: &ServedPart) -> Vec<Step> {
         match (desired, &observed.load_balancer) {
             (Desired::LoadBalancer(wanted), served) if served.as_ref() != Some(wanted) => {
                 vec![Step::Serve(wanted.clone())]
@@ -194,7 +199,7 @@ impl Driver for HaproxyHost {
         }
     }
 
-    async fn observe(&self, _: &Context, unit: &Unit, _: &Desired) -> Result<Served, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, _: &Desired) -> Result<ServedPart, Failure> {
         Ok(owner(unit).map(|it| self.writer.served(it)).unwrap_or_default())
     }
 
@@ -203,7 +208,7 @@ impl Driver for HaproxyHost {
         _: &Context,
         unit: &Unit,
         step: &Step,
-        observed: &mut Served,
+        observed: &mut ServedPart,
     ) -> Result<(), Failure> {
         let Some(owner) = owner(unit) else { return Ok(()) };
         let part = match step {
@@ -235,7 +240,7 @@ impl Driver for HaproxyHost {
         }
     }
 
-    fn conclude(&self, unit: &Unit, _: &Desired, observed: &Served) -> Report {
+    fn conclude(&self, unit: &Unit, _: &Desired, observed: &ServedPart) -> Report {
         let dead = owner(unit).filter(|_| observed.is_down).map(|owner| {
             let what = "HAProxy died and does not start again: no port of this is open here";
             let problem = Problem::new(owner.object(), Reason::Failed, what);

@@ -29,4 +29,4 @@ mod on_host;
 pub mod presence;
 pub mod routes;
 
-pub use on_host::OnHost;
+pub use on_host::HostPlacement;

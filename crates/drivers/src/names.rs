@@ -12,7 +12,7 @@ use hickory_resolver::{
     net::runtime::TokioRuntimeProvider,
 };
 use seaway_engine::{Context, Driver, Effect, Effects, Failure, Report};
-use seaway_model::{Desired, Fact, Name, Unit, fact::NameAnswer};
+use seaway_model::{Desired, Fact, Name, Unit, fact::ResolvedName};
 
 /// However short a TTL says: a name server is not asked more often.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -25,22 +25,22 @@ pub struct MemberNames {
 
 /// What a name stands for now, and for how long.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ResolvedAddresses {
     pub addresses: Vec<IpAddr>,
     pub valid: Duration,
 }
 
 /// No step: looking is all there is to do.
 #[derive(Debug)]
-pub enum Never {}
+pub enum NoStep {}
 
-impl std::fmt::Display for Never {
+impl std::fmt::Display for NoStep {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {}
     }
 }
 
-impl Effects for Never {
+impl Effects for NoStep {
     fn effect(&self) -> Effect {
         match *self {}
     }
@@ -48,11 +48,11 @@ impl Effects for Never {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the DNS resolver cannot be set up; check `resolvers` in seaway.yaml, or /etc/resolv.conf: {0}")]
-pub struct SetUp(String);
+pub struct ResolverSetupError(String);
 
 impl MemberNames {
     /// By these name servers, or by those of /etc/resolv.conf.
-    pub fn new(servers: &[SocketAddr]) -> Result<MemberNames, SetUp> {
+    pub fn new(servers: &[SocketAddr]) -> Result<MemberNames, ResolverSetupError> {
         let built = if servers.is_empty() {
             TokioResolver::builder_tokio()
         } else {
@@ -66,20 +66,20 @@ impl MemberNames {
             let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
             Ok(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()))
         };
-        let mut builder = built.map_err(|error| SetUp(error.to_string()))?;
+        let mut builder = built.map_err(|error| ResolverSetupError(error.to_string()))?;
         let options = builder.options_mut();
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         // The engine asks again when the answer has run out; a second cache would only make it older.
         options.cache_size = 0;
         options.timeout = Duration::from_secs(2);
         options.attempts = 2;
-        Ok(MemberNames { resolver: builder.build().map_err(|error| SetUp(error.to_string()))? })
+        Ok(MemberNames { resolver: builder.build().map_err(|error| ResolverSetupError(error.to_string()))? })
     }
 }
 
 impl Driver for MemberNames {
-    type Observed = Option<Answer>;
-    type Step = Never;
+    type Observed = Option<ResolvedAddresses>;
+    type Step = NoStep;
 
     /// Each name server has its own time, and there may be several.
     fn patience(&self) -> Duration {
@@ -90,11 +90,16 @@ impl Driver for MemberNames {
         matches!(unit, Unit::Name(_))
     }
 
-    fn steps(&self, _: &Desired, _: &Option<Answer>) -> Vec<Never> {
+    fn steps(&self, _: &Desired, _: &Option<ResolvedAddresses>) -> Vec<NoStep> {
         Vec::new()
     }
 
-    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<Option<Answer>, Failure> {
+    async fn observe(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        desired: &Desired,
+    ) -> Result<Option<ResolvedAddresses>, Failure> {
         let (Unit::Name(name), Desired::Name(_)) = (unit, desired) else { return Ok(None) };
         // With its final dot the name is whole: no search domain is tried.
         let whole = format!("{}.", name.trim_end_matches('.'));
@@ -104,23 +109,23 @@ impl Driver for MemberNames {
         addresses.sort();
         addresses.dedup();
         let valid = found.valid_until().saturating_duration_since(Instant::now()).clamp(SHORTEST, LONGEST);
-        Ok(Some(Answer { addresses, valid }))
+        Ok(Some(ResolvedAddresses { addresses, valid }))
     }
 
     async fn apply(
         &self,
         _: &Context,
         _: &Unit,
-        step: &Never,
-        _: &mut Option<Answer>,
+        step: &NoStep,
+        _: &mut Option<ResolvedAddresses>,
     ) -> Result<(), Failure> {
         match *step {}
     }
 
-    fn conclude(&self, _: &Unit, desired: &Desired, observed: &Option<Answer>) -> Report {
+    fn conclude(&self, _: &Unit, desired: &Desired, observed: &Option<ResolvedAddresses>) -> Report {
         let (Desired::Name(name), Some(answer)) = (desired, observed) else { return Report::default() };
         Report {
-            facts: vec![Fact::Name(Arc::new(NameAnswer {
+            facts: vec![Fact::Name(Arc::new(ResolvedName {
                 name: Name::clone(name),
                 addresses: answer.addresses.clone(),
             }))],

@@ -15,19 +15,19 @@ use seaway_model::{
     Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Problem, Reason, Unit,
     fact::Secret,
     load_balancer::{Bind, Certificate},
-    outcome::Serving,
+    outcome::ServingSocket,
     unit::LbKey,
 };
 use seaway_plan::FRONT_DOOR;
-use seaway_proxy::{KeyError, OWN_PROCESS, OpenError, Proxy, Running};
+use seaway_proxy::{KeyError, OWN_PROCESS, OpenError, Proxy, RunningLoadBalancer};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::info;
 
 pub use self::{
-    seen::{Answers, Unseen},
+    seen::{ReplyPath, ReplyPathProblem},
     steps::{Step, steps},
 };
-use crate::OnHost;
+use crate::HostPlacement;
 
 pub const DRIVER: &str = "native";
 
@@ -37,30 +37,30 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 pub struct Native {
     proxy: Proxy,
     place: Place,
-    answers: Arc<Answers>,
+    answers: Arc<ReplyPath>,
 }
 
 /// What runs for a Unit, which listeners could not be opened, and which certificates cannot be used.
 #[derive(Debug, Default)]
 pub struct Observed {
-    pub running: Running,
+    pub running: RunningLoadBalancer,
     pub spoiled: BTreeMap<(IpAddr, ListenerId), (Owner, Problem)>,
     /// Certificates that cannot be used.
     pub unusable: BTreeMap<ObjectRef, Problem>,
     /// Addresses of pools, at which no port is taken from the machine.
     pub pooled: BTreeSet<IpAddr>,
     /// Why clients' addresses cannot be shown to members, where that is wanted.
-    pub unseen: Option<Unseen>,
+    pub unseen: Option<ReplyPathProblem>,
 }
 
 impl Native {
     pub fn new(proxy: Proxy, host: Name) -> Native {
-        Native { proxy, place: OnHost::new(host, DRIVER).place(), answers: Arc::default() }
+        Native { proxy, place: HostPlacement::new(host, DRIVER).place(), answers: Arc::default() }
     }
 
     /// Shares what it knows of answers that are led back.
     #[must_use]
-    pub fn with_answers(self, answers: Arc<Answers>) -> Native {
+    pub fn with_answers(self, answers: Arc<ReplyPath>) -> Native {
         Native { answers, ..self }
     }
 
@@ -91,7 +91,7 @@ impl Native {
         };
         match opened {
             Ok(()) => {
-                let at = Serving { ip, protocol: listener.l4, port: listener.port };
+                let at = ServingSocket { ip, protocol: listener.l4, port: listener.port };
                 info!(listener = %listener.name, %at, "listener opened");
                 observed.running.sockets.insert((ip, listener.id()), listener.clone());
             }
@@ -170,7 +170,7 @@ impl Driver for Native {
             }
             Step::Close(ip, id) => {
                 self.proxy.close(key, *ip, *id);
-                let at = Serving { ip: *ip, protocol: id.l4, port: id.port };
+                let at = ServingSocket { ip: *ip, protocol: id.l4, port: id.port };
                 let name = observed.running.sockets.remove(&(*ip, *id)).map(|it| it.name.clone());
                 info!(listener = %name.unwrap_or_default(), %at, "listener closed");
             }
@@ -192,8 +192,8 @@ impl Driver for Native {
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
-        let serving: BTreeSet<Serving> = (observed.running.sockets.keys())
-            .map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port })
+        let serving: BTreeSet<ServingSocket> = (observed.running.sockets.keys())
+            .map(|(ip, id)| ServingSocket { ip: *ip, protocol: id.l4, port: id.port })
             .collect();
         let spoiled = !observed.spoiled.is_empty() || observed.unseen.is_some();
         let again = (spoiled && !desired.is_absent()).then_some(TRY_AGAIN);

@@ -24,12 +24,12 @@ use seaway_engine::{DeletionLimit, Fence};
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Time, config::CloudNetworking};
 use seaway_openstack::{Cloud, Error, identity::Catalog};
 
-use self::act::Asking;
+use self::act::LookupFuture;
 pub use self::{
     addresses::addresses_of,
-    deletion::{Answer, Asks, Deletion, Suspects},
+    deletion::{Deletion, MissingServers, PlannedLookups, ServerLookup},
     plan::{NodeRules, Plan, ProjectView, Step, plan},
-    server::{Server, ServerAddress, ServerPort, Whose},
+    server::{ProviderMatch, Server, ServerAddress, ServerPort},
 };
 
 /// Addresses are compared this often.
@@ -44,7 +44,7 @@ pub(crate) const AGAIN: Duration = Duration::from_secs(10);
 pub const LEAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Who has the Nodes: an API server.
-pub trait Nodes: Send + Sync + 'static {
+pub trait NodeApi: Send + Sync + 'static {
     fn list(&self) -> impl Future<Output = Result<Vec<NodeObject>, RequestError>> + Send;
     fn read(&self, name: &str) -> impl Future<Output = Result<Option<NodeObject>, RequestError>> + Send;
     fn write(
@@ -60,7 +60,7 @@ pub trait Nodes: Send + Sync + 'static {
     fn running_route_controller(&self) -> impl Future<Output = Result<Option<Name>, RequestError>> + Send;
 }
 
-impl Nodes for NodeStore {
+impl NodeApi for NodeStore {
     async fn list(&self) -> Result<Vec<NodeObject>, RequestError> {
         self.list().await
     }
@@ -99,18 +99,18 @@ pub struct NodeSettings {
     pub deletion: Deletion,
 }
 
-pub type Joining = Pin<Box<dyn Future<Output = Result<Cloud, Error>> + Send>>;
+pub type ConnectFuture = Pin<Box<dyn Future<Output = Result<Cloud, Error>> + Send>>;
 
 /// Both controllers, in one task: they look at the same lists.
 pub struct NodeControllers<N> {
     nodes: N,
-    join: Box<dyn Fn() -> Joining + Send + Sync>,
+    join: Box<dyn Fn() -> ConnectFuture + Send + Sync>,
     /// Whether this process may write as cloud-node, and as cloud-node-lifecycle.
     initializes: Fence,
     deletes: Fence,
     limit: Arc<dyn DeletionLimit>,
-    names: read::Names,
-    suspects: Suspects,
+    names: read::CloudNameCache,
+    suspects: MissingServers,
     /// The Node at which the last pass ended early: those behind it come first.
     cut: Option<Name>,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
@@ -118,19 +118,19 @@ pub struct NodeControllers<N> {
 
 /// What one pass came to.
 #[derive(Debug, Default)]
-pub struct Pass {
+pub struct PassResult {
     pub problems: Vec<Problem>,
     /// When the next one is due at the latest.
     pub next: Duration,
 }
 
-impl Pass {
-    fn idle() -> Pass {
-        Pass { problems: Vec::new(), next: CYCLE }
+impl PassResult {
+    fn idle() -> PassResult {
+        PassResult { problems: Vec::new(), next: CYCLE }
     }
 
-    fn failed(reason: Reason, message: String, fix: &str) -> Pass {
-        Pass { problems: vec![Problem::new(about(), reason, message).fix(fix)], next: AGAIN }
+    fn failed(reason: Reason, message: String, fix: &str) -> PassResult {
+        PassResult { problems: vec![Problem::new(about(), reason, message).fix(fix)], next: AGAIN }
     }
 }
 
@@ -139,23 +139,23 @@ pub fn about() -> ObjectRef {
     ObjectRef::new(Kind::Config, "", "nodes")
 }
 
-impl<N: Nodes> NodeControllers<N> {
+impl<N: NodeApi> NodeControllers<N> {
     pub fn new(
         nodes: N,
-        join: Box<dyn Fn() -> Joining + Send + Sync>,
+        join: Box<dyn Fn() -> ConnectFuture + Send + Sync>,
         (initializes, deletes): (Fence, Fence),
         limit: Arc<dyn DeletionLimit>,
         clock: Box<dyn Fn() -> Time + Send + Sync>,
     ) -> NodeControllers<N> {
-        let (names, suspects) = (read::Names::default(), Suspects::default());
+        let (names, suspects) = (read::CloudNameCache::default(), MissingServers::default());
         NodeControllers { nodes, join, initializes, deletes, limit, names, suspects, cut: None, clock }
     }
 
     /// Looks at everything once, and does what is to be done.
-    pub async fn pass(&mut self, settings: &NodeSettings) -> Pass {
+    pub async fn pass(&mut self, settings: &NodeSettings) -> PassResult {
         if !self.initializes.is_open() && !self.deletes.is_open() {
-            self.suspects = Suspects::default();
-            return Pass::idle();
+            self.suspects = MissingServers::default();
+            return PassResult::idle();
         }
         match self.nodes.running_cloud_controller().await {
             Ok(None) => {}
@@ -171,7 +171,7 @@ impl<N: Nodes> NodeControllers<N> {
         };
         match self.follow(nodes, settings).await {
             Ok(pass) => pass,
-            Err(error) => Pass::failed(
+            Err(error) => PassResult::failed(
                 Reason::Unreachable,
                 format!("the servers of the project cannot be listed: {error}"),
                 "Nodes stay as they are, and Seaway tries again. seaway openstack check says what is missing.",
@@ -179,7 +179,7 @@ impl<N: Nodes> NodeControllers<N> {
         }
     }
 
-    async fn follow(&mut self, nodes: Vec<NodeObject>, settings: &NodeSettings) -> Result<Pass, Error> {
+    async fn follow(&mut self, nodes: Vec<NodeObject>, settings: &NodeSettings) -> Result<PassResult, Error> {
         let cloud = (self.join)().await?;
         let session = cloud.session();
         let region = session.region().map(str::to_owned);
@@ -194,7 +194,7 @@ impl<N: Nodes> NodeControllers<N> {
         };
         let waiting = read::waiting(&nodes);
         let servers = read::servers(&cloud, &mut self.names, &waiting, terms.nodes).await?;
-        let ask = |id: Name| -> Asking {
+        let ask = |id: Name| -> LookupFuture {
             let cloud = cloud.clone();
             Box::pin(async move { read::ask(&cloud, &id).await })
         };
@@ -216,22 +216,22 @@ const NODES_ROLE: &str = "bind the ClusterRole seaway-cloud-nodes: kubectl apply
 const STOP_IT: &str = "Stop it, or, if it runs other controllers alone (--controllers=route), give it a Lease of its own: \
     --leader-elect-resource-name=NAME.";
 
-fn beside(holder: &Name) -> Pass {
+fn beside(holder: &Name) -> PassResult {
     let message = format!(
         "nothing is written at Nodes: OpenStack's cloud controller manager runs ({holder} holds the Lease \
          kube-system/cloud-controller-manager)"
     );
-    Pass::failed(Reason::OtherController, message, STOP_IT)
+    PassResult::failed(Reason::OtherController, message, STOP_IT)
 }
 
 /// `role`: what lets us ask.
-fn unanswered(what: &str, error: &RequestError, role: &str) -> Pass {
+fn unanswered(what: &str, error: &RequestError, role: &str) -> PassResult {
     let message = format!("nothing is written at Nodes: {what}: {error}");
     let fix = match error.is_forbidden() {
         true => format!("As an administrator: {role}"),
         false => "Nodes stay as they are, and Seaway tries again.".to_owned(),
     };
-    Pass::failed(Reason::Unreachable, message, &fix)
+    PassResult::failed(Reason::Unreachable, message, &fix)
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ use std::{
 };
 
 use seaway_engine::{Background, Context, Doubt, Driver, Failure, Refused, Removal, Report};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::ServingSocket, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -467,7 +467,7 @@ impl Octavia {
                     ips.extend(balancer.it.vip_address);
                 }
                 let served = balancer.branches.keys().filter(|it| wish.listeners.contains_key(it));
-                let at = |it: &ListenerId, ip| Serving { ip, protocol: it.l4, port: it.port };
+                let at = |it: &ListenerId, ip| ServingSocket { ip, protocol: it.l4, port: it.port };
                 told.serving = served.flat_map(|it| ips.iter().map(move |ip| at(it, *ip))).collect();
                 told.problems.extend(place::told(wish, balancer, &observed.placed));
                 told.problems.extend(unheeded(wish, &self.abilities(wish, Some(balancer))));

@@ -4,14 +4,14 @@ use seaway_model::{Name, Owner, Place, Unit, unit::LbKey};
 use seaway_plan::{Demand, Placement};
 
 /// Each owner has one load balancer on this host, by the driver of this name.
-pub struct OnHost {
+pub struct HostPlacement {
     host: Name,
     driver: &'static str,
 }
 
-impl OnHost {
-    pub fn new(host: Name, driver: &'static str) -> OnHost {
-        OnHost { host, driver }
+impl HostPlacement {
+    pub fn new(host: Name, driver: &'static str) -> HostPlacement {
+        HostPlacement { host, driver }
     }
 
     pub fn place(&self) -> Place {
@@ -23,7 +23,7 @@ impl OnHost {
     }
 }
 
-impl Placement for OnHost {
+impl Placement for HostPlacement {
     fn units(&self, demand: &Demand) -> Vec<Unit> {
         self.units_of(&demand.owner)
     }

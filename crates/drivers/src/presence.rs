@@ -16,16 +16,16 @@ use std::{
 
 use ipnet::IpNet;
 use seaway_announce::{
-    Added, ArpSettings, Error, Links, Observed as Kernel, RemovableAddress, Steering, UnmetSetting,
+    AddOutcome, ArpSettings, Error, Links, ObservedLinks as Kernel, RemovableAddress, Steering, UnmetSetting,
 };
 use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
     Desired, Fact, Name, Problem, Reason, Unit, bgp::BgpReport, fact::HostReport, layer2::Layer2State,
-    unit::Present,
+    unit::HostAddresses,
 };
 use tracing::{info, warn};
 
-use self::{announced::Announced, guarding::Guarding};
+use self::{announced::AnnouncementState, guarding::FirewallGuard};
 pub use self::{
     announced::{AFTER_WITHDRAWAL, AFTER_WITHDRAWAL_OF_ROUTES},
     steps::{Step, steps},
@@ -49,15 +49,15 @@ pub struct Presence {
     /// What we added, for kernels that keep no mark.
     recorded: Mutex<HashSet<IpAddr>>,
     /// What was desired last; nothing yet, at the start.
-    wanted: Mutex<Option<Present>>,
+    wanted: Mutex<Option<HostAddresses>>,
     /// The settings that could not be made, as they were told last.
     told: Mutex<Vec<UnmetSetting>>,
     /// What we put there, as it was looked at last.
     marked: Mutex<BTreeSet<IpAddr>>,
     /// What is said of addresses that are announced.
-    announced: Mutex<Announced>,
+    announced: Mutex<AnnouncementState>,
     /// Whether what we put there answers at our ports alone.
-    guarding: Option<Guarding>,
+    guarding: Option<FirewallGuard>,
 }
 
 /// What is on this host.
@@ -70,19 +70,19 @@ pub struct Observed {
     /// ARP settings that do not hold on the interfaces that are up.
     pub unmet: Vec<UnmetSetting>,
     /// What could not be added, and why.
-    pub denied: BTreeMap<IpAddr, Denied>,
+    pub denied: BTreeMap<IpAddr, AddressRejection>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Denied {
+pub struct AddressRejection {
     pub reason: Reason,
     pub message: String,
     pub fix: String,
 }
 
-impl Denied {
+impl AddressRejection {
     /// The message is one line; what to type stands below it.
-    fn by(error: &Error) -> Denied {
+    fn by(error: &Error) -> AddressRejection {
         let (reason, message, fix) = match error {
             Error::NotPermitted { doing, commands } => (
                 Reason::NotPermitted,
@@ -99,7 +99,7 @@ impl Denied {
             ),
             _ => (Reason::Failed, error.to_string(), String::new()),
         };
-        Denied { reason, message, fix }
+        AddressRejection { reason, message, fix }
     }
 }
 
@@ -122,7 +122,7 @@ impl Presence {
     /// From the first address on, they answer at our ports alone, and at some by a socket that is bound elsewhere.
     #[must_use]
     pub fn guarded(self, steering: Arc<Steering>) -> Presence {
-        Presence { guarding: Some(Guarding::new(steering)), ..self }
+        Presence { guarding: Some(FirewallGuard::new(steering)), ..self }
     }
 
     /// What this host says of itself now.
@@ -163,7 +163,7 @@ impl Presence {
         self.announced().bgp.clone()
     }
 
-    fn announced(&self) -> MutexGuard<'_, Announced> {
+    fn announced(&self) -> MutexGuard<'_, AnnouncementState> {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl Presence {
             links.remove(&held)?;
             info!(address = %held.ip(), "address removed from lo");
         }
-        self.guarding.iter().for_each(Guarding::clear);
+        self.guarding.iter().for_each(FirewallGuard::clear);
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Presence {
                 "As root:\n  {PREPARE}\nwhich does no more than:\n  {}\nIn a pod, where /proc/sys is read-only, a privileged init container does it.",
                 commands.join("\n  ")
             );
-            observed.denied.insert(ip, Denied { reason: Reason::NotPermitted, message, fix });
+            observed.denied.insert(ip, AddressRejection { reason: Reason::NotPermitted, message, fix });
             return Ok(());
         }
         self.guarding.iter().for_each(|it| it.begin(ip, observed.ours.keys().copied()));
@@ -273,8 +273,8 @@ impl Presence {
         info!(address = %ip, "address added to lo");
         // With thousands to add, looking at all of them after each would take minutes.
         match added {
-            Added::New => observed.note_added(ip),
-            Added::WasThere => {
+            AddOutcome::New => observed.note_added(ip),
+            AddOutcome::WasThere => {
                 self.guarding.iter().for_each(|it| it.end(ip));
                 *observed = Observed { local: self.look()?.local, ..std::mem::take(observed) };
             }
@@ -309,12 +309,12 @@ impl Driver for Presence {
     type Step = Step;
 
     fn serves(&self, unit: &Unit) -> bool {
-        *unit == Unit::Presence(self.host.clone())
+        *unit == Unit::HostAddresses(self.host.clone())
     }
 
     fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
-        let none = Present::default();
-        let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
+        let none = HostAddresses::default();
+        let wanted = if let Desired::HostAddresses(wanted) = desired { wanted } else { &none };
         steps(
             &wanted.addresses.keys().copied().collect(),
             &observed.ours.keys().copied().collect(),
@@ -347,7 +347,7 @@ impl Driver for Presence {
             (Ok(()), _) => Ok(()),
             // One address that cannot be there does not keep the others away.
             (Err(error), Step::Add(ip)) => {
-                observed.denied.insert(*ip, Denied::by(&error));
+                observed.denied.insert(*ip, AddressRejection::by(&error));
                 Ok(())
             }
             (Err(error), _) => Err(Failure::retry(error.to_string())),
@@ -355,8 +355,8 @@ impl Driver for Presence {
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
-        let none = Present::default();
-        let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
+        let none = HostAddresses::default();
+        let wanted = if let Desired::HostAddresses(wanted) = desired { wanted } else { &none };
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted.clone());
         let report = self.report_of(observed);
         let mut problems = Vec::new();

@@ -27,15 +27,16 @@ use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Time};
 use seaway_openstack::{Cloud, Error, neutron::Subnet, resource::Id};
 
 pub use self::{
-    place::Place,
+    place::PodRoute,
     plan::{
-        Ask, PairRemoval, RouteAddition, RoutePlan, RouteRemoval, RouteRules, RouteWrites, RouterView, plan,
+        PairRemoval, RemovalPrecondition, RouteAddition, RoutePlan, RouteRemoval, RouteRules, RouteWrites,
+        RouterView, plan,
     },
 };
-use crate::nodes::{AGAIN, CYCLE, Joining, Nodes, Pass, SILENT};
+use crate::nodes::{AGAIN, CYCLE, ConnectFuture, NodeApi, PassResult, SILENT};
 
 /// Who has the record: an API server.
-pub trait RouteRecords: Send + Sync + 'static {
+pub trait RouteRecordStore: Send + Sync + 'static {
     fn read(&self) -> impl Future<Output = Result<ReadRecord, RequestError>> + Send;
     /// As long as it has this version; its version then.
     fn write(
@@ -45,7 +46,7 @@ pub trait RouteRecords: Send + Sync + 'static {
     ) -> impl Future<Output = Result<String, RequestError>> + Send;
 }
 
-impl RouteRecords for RouteStore {
+impl RouteRecordStore for RouteStore {
     async fn read(&self) -> Result<ReadRecord, RequestError> {
         self.read().await
     }
@@ -73,11 +74,11 @@ pub struct RouteSettings {
 pub struct RouteController<N, R> {
     nodes: N,
     records: R,
-    join: Box<dyn Fn() -> Joining + Send + Sync>,
+    join: Box<dyn Fn() -> ConnectFuture + Send + Sync>,
     /// Whether this process may write as the controller `route`.
     leads: Fence,
-    abilities: Option<read::Abilities>,
-    subnets: BTreeMap<Id<Subnet>, read::Segment>,
+    abilities: Option<read::NeutronFeatures>,
+    subnets: BTreeMap<Id<Subnet>, read::AttachedSubnet>,
     /// With which removal the next pass begins to ask.
     turn: usize,
     /// With which port it begins to write.
@@ -91,40 +92,40 @@ pub fn about() -> ObjectRef {
 }
 
 /// Why a pass ended.
-enum Stop {
+enum PassError {
     Cloud(Error),
     Other(Problem),
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Cloud(error)
+impl From<Error> for PassError {
+    fn from(error: Error) -> PassError {
+        PassError::Cloud(error)
     }
 }
 
-impl Stop {
-    fn new(reason: Reason, message: impl Into<String>, fix: &str) -> Stop {
-        Stop::Other(Problem::new(about(), reason, message).fix(fix))
+impl PassError {
+    fn new(reason: Reason, message: impl Into<String>, fix: &str) -> PassError {
+        PassError::Other(Problem::new(about(), reason, message).fix(fix))
     }
 
     /// Of the API server. `role`: whether the role of the component permits it.
-    fn unanswered(what: &str, error: &RequestError) -> Stop {
+    fn unanswered(what: &str, error: &RequestError) -> PassError {
         let fix = match error.is_forbidden() {
             true => format!("As an administrator: {ROLE}"),
             false => UNCHANGED.to_owned(),
         };
-        Stop::new(Reason::Unreachable, format!("no route is written: {what}: {error}"), &fix)
+        PassError::new(Reason::Unreachable, format!("no route is written: {what}: {error}"), &fix)
     }
 }
 
 const ROLE: &str = "kubectl apply -f deploy/kubernetes/components/openstack-routes/openstack-routes.yaml";
 const UNCHANGED: &str = "Routes stay as they are, and Seaway tries again.";
 
-impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
+impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
     pub fn new(
         nodes: N,
         records: R,
-        join: Box<dyn Fn() -> Joining + Send + Sync>,
+        join: Box<dyn Fn() -> ConnectFuture + Send + Sync>,
         leads: Fence,
         clock: Box<dyn Fn() -> Time + Send + Sync>,
     ) -> RouteController<N, R> {
@@ -142,32 +143,32 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
     }
 
     /// Looks at everything once, and does what is to be done.
-    pub async fn pass(&mut self, settings: &RouteSettings) -> Pass {
+    pub async fn pass(&mut self, settings: &RouteSettings) -> PassResult {
         if !self.leads.is_open() {
-            return Pass { problems: Vec::new(), next: CYCLE };
+            return PassResult { problems: Vec::new(), next: CYCLE };
         }
         match self.follow(settings).await {
             Ok(problems) => {
                 let next = if problems.is_empty() { CYCLE } else { SILENT };
-                Pass { problems, next }
+                PassResult { problems, next }
             }
-            Err(Stop::Other(problem)) => Pass { problems: vec![problem], next: AGAIN },
-            Err(Stop::Cloud(error)) => {
+            Err(PassError::Other(problem)) => PassResult { problems: vec![problem], next: AGAIN },
+            Err(PassError::Cloud(error)) => {
                 let message =
                     format!("routes are not as they should be, or this is not known: {}", error.trouble());
                 let fix = error.fix().map_or_else(|| UNCHANGED.to_owned(), |it| format!("{it}. {UNCHANGED}"));
                 let problem = Problem::new(about(), Reason::Unreachable, message).fix(&*fix);
-                Pass { problems: vec![problem], next: AGAIN }
+                PassResult { problems: vec![problem], next: AGAIN }
             }
         }
     }
 
-    async fn follow(&mut self, settings: &RouteSettings) -> Result<Vec<Problem>, Stop> {
+    async fn follow(&mut self, settings: &RouteSettings) -> Result<Vec<Problem>, PassError> {
         match self.nodes.running_route_controller().await {
             Ok(None) => {}
             Ok(Some(holder)) => return Err(beside(&holder)),
             Err(error) => {
-                return Err(Stop::unanswered(
+                return Err(PassError::unanswered(
                     "whether OpenStack's cloud controller manager runs is not known",
                     &error,
                 ));
@@ -175,21 +176,24 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         }
         let Some(router) = &settings.router else {
             let fix = "Add it: [Route], then router-id=ID of the router that connects the subnets of Nodes.";
-            return Err(Stop::new(
+            return Err(PassError::new(
                 Reason::RouteMissing,
                 "no route is written: cloud.conf has no router-id in [Route]",
                 fix,
             ));
         };
-        let nodes =
-            self.nodes.list().await.map_err(|error| Stop::unanswered("Nodes cannot be listed", &error))?;
+        let nodes = self
+            .nodes
+            .list()
+            .await
+            .map_err(|error| PassError::unanswered("Nodes cannot be listed", &error))?;
         let cloud = (self.join)().await?;
         let abilities = self.abilities(&cloud).await?;
-        let read::Read { router, ports } = read::read(&cloud, router).await?;
+        let read::RouterAndPorts { router, ports } = read::read(&cloud, router).await?;
         let segments = read::subnets(&cloud, &router, &ports, &mut self.subnets).await?;
         let subnets = segments.iter().map(|it| it.net).collect();
         let what = "the ConfigMap seaway-routes, which has what is Seaway's, cannot be read";
-        let recorded = self.records.read().await.map_err(|error| Stop::unanswered(what, &error))?;
+        let recorded = self.records.read().await.map_err(|error| PassError::unanswered(what, &error))?;
         let rules = RouteRules {
             region: cloud.session().region().map(str::to_owned),
             pod_cidrs: settings.pod_cidrs.clone(),
@@ -197,11 +201,16 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
             max_routes: settings.max_routes,
             max_pairs: settings.max_pairs,
         };
-        self.act(&cloud, abilities, &rules, act::Listed { nodes, router, ports, recorded, segments, subnets })
-            .await
+        self.act(
+            &cloud,
+            abilities,
+            &rules,
+            act::RouterListing { nodes, router, ports, recorded, segments, subnets },
+        )
+        .await
     }
 
-    async fn abilities(&mut self, cloud: &Cloud) -> Result<read::Abilities, Stop> {
+    async fn abilities(&mut self, cloud: &Cloud) -> Result<read::NeutronFeatures, PassError> {
         if let Some(known) = self.abilities {
             return Ok(known);
         }
@@ -212,18 +221,18 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
             let message = format!(
                 "no route is written: this Neutron has no extension {missing}, without which routes of others could be overwritten"
             );
-            return Err(Stop::new(Reason::RouteMissing, message, fix));
+            return Err(PassError::new(Reason::RouteMissing, message, fix));
         }
         self.abilities = Some(found);
         Ok(found)
     }
 }
 
-fn beside(holder: &Name) -> Stop {
+fn beside(holder: &Name) -> PassError {
     let message = format!(
         "no route is written: OpenStack's cloud controller manager runs ({holder} holds its Lease in kube-system)"
     );
-    Stop::new(Reason::OtherController, message, "Stop it. Seaway then uses the routes that are there.")
+    PassError::new(Reason::OtherController, message, "Stop it. Seaway then uses the routes that are there.")
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::{
 };
 
 use seaway_drivers::{
-    OnHost,
+    HostPlacement,
     haproxy::{self, HaproxyHost},
 };
 use seaway_engine::{Context, Driver as _, Failure, Patch};
@@ -24,7 +24,7 @@ use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{
     Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Owner, Pool, PoolId, Reason, Unit,
     load_balancer::{BackendTls, Bind, Certificate, ClientAuth, Protocol, Rule, TlsByName, Trust},
-    outcome::Serving,
+    outcome::ServingSocket,
 };
 use seaway_testkit::{
     balancing::{self, owner},
@@ -57,7 +57,7 @@ fn host(folder: &Path) -> HaproxyHost {
 }
 
 fn unit(owner: &Owner) -> Unit {
-    Unit::LoadBalancer(OnHost::new("edge-1".into(), haproxy::DRIVER).place(), LbKey::Of(owner.clone()))
+    Unit::LoadBalancer(HostPlacement::new("edge-1".into(), haproxy::DRIVER).place(), LbKey::Of(owner.clone()))
 }
 
 fn other(name: &str) -> Owner {
@@ -85,7 +85,7 @@ fn load_balancer(owner: &Owner, ip: IpAddr, ports: &[u16], members: &[SocketAddr
     let listener = |port: &u16| Listener {
         name: format!("{owner}:{port}").into(),
         owner: owner.clone(),
-        rules: vec![Rule::everything_to(owner.clone(), pool.id.clone()).into()],
+        rules: vec![Rule::forward_all(owner.clone(), pool.id.clone()).into()],
         ..balancing::listener(*port)
     };
     let listeners = ports.iter().map(listener).map(|it| (it.id(), Arc::new(it)));
@@ -154,7 +154,7 @@ async fn it_serves_what_it_says_and_swaps_members_without_a_reload() {
     let unit = unit(&owner);
     let observed = host.observe(&Context::default(), &unit, &Desired::Absent).await.expect("it is known");
     let told = host.conclude(&unit, &desired(wanted.clone()), &observed);
-    assert_eq!(told.serving, [Serving { ip, protocol: seaway_model::L4::Tcp, port: a }]);
+    assert_eq!(told.serving, [ServingSocket { ip, protocol: seaway_model::L4::Tcp, port: a }]);
     assert_eq!(told.problems, []);
     assert_eq!(ask((ip, a).into()).as_deref(), Some("one"));
 
@@ -271,7 +271,7 @@ async fn authorities_that_cannot_be_read_close_what_believes_them_and_harm_no_ot
     let tls = Some(Arc::new(BackendTls { name: None, usual: "shop.default".into(), trust }));
     let believing = Pool { id: PoolId("believing".into()), tls, ..(*pool).clone() };
     let at_b = Arc::make_mut(wanted.listeners.values_mut().nth(1).expect("three"));
-    at_b.rules = vec![Rule::everything_to(owner.clone(), believing.id.clone()).into()];
+    at_b.rules = vec![Rule::forward_all(owner.clone(), believing.id.clone()).into()];
     wanted.pools.insert(believing.id.clone(), Arc::new(believing));
 
     let object = ObjectRef::new(Kind::Secret, "default", "clients");

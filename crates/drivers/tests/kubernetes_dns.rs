@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
-use seaway_cluster::{Access, Cluster, CredentialSource, DnsEndpoints, WatchTimings};
+use seaway_cluster::{Cluster, ClusterAccess, CredentialSource, DnsEndpoints, WatchTimings};
 use seaway_drivers::dns::DnsNames;
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
@@ -126,7 +126,7 @@ impl Scene {
 async fn driver(kubeconfig: &Path) -> DnsNames {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let pace = WatchTimings { answer: Duration::from_secs(10), ..WatchTimings::default() };
-    let access = Access { credentials, pace, ..Access::default() };
+    let access = ClusterAccess { credentials, pace, ..ClusterAccess::default() };
     let cluster = Cluster::connect(access).await.expect("the kubeconfig is good");
     DnsNames::default().with_endpoints(DnsEndpoints::new(cluster))
 }

@@ -11,7 +11,7 @@ use std::{
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use seaway_announce::Steering;
 use seaway_drivers::{
-    OnHost,
+    HostPlacement,
     native::{self, Native, Step, steps},
 };
 use seaway_engine::{Context, Driver, Patch};
@@ -19,7 +19,7 @@ use seaway_model::{
     Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Pool, PoolId, Reason, Unit,
     load_balancer::{Bind, Certificate, Limits, Protocol, Rule, TlsByName},
 };
-use seaway_proxy::{Proxy, Running, Settings};
+use seaway_proxy::{Proxy, RunningLoadBalancer, Settings};
 use seaway_testkit::{
     balancing::{self, owner},
     conformance::{each_walk, passes, wanders},
@@ -28,7 +28,7 @@ use seaway_testkit::{
 fn listener(port: u16, most: Option<u32>) -> Arc<Listener> {
     Arc::new(Listener {
         name: format!("default/shop:{port}").into(),
-        rules: vec![Rule::everything_to(owner(), PoolId("80/TCP".into())).into()],
+        rules: vec![Rule::forward_all(owner(), PoolId("80/TCP".into())).into()],
         limits: Limits { connections: most, new_per_second: None },
         ..balancing::listener(port)
     })
@@ -86,7 +86,8 @@ async fn native_passes_the_suite_of_all_drivers() {
     let [a, b, c] = PORTS;
     let proxy = Proxy::start(Settings { workers: 2, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
-    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
+    let unit =
+        Unit::LoadBalancer(HostPlacement::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
     let ips = [IpAddr::V4(ip)];
     let wanted = [
         load_balancer(&ips, &[(a, None)], &[(80, 1)]),
@@ -107,7 +108,8 @@ async fn native_passes_the_suite_of_all_drivers() {
 fn native_survives_cuts_and_restarts_at_any_step() {
     let ip = Ipv4Addr::new(127, 64, (std::process::id() >> 8) as u8, std::process::id() as u8).into();
     let [a, b, c] = PORTS;
-    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
+    let unit =
+        Unit::LoadBalancer(HostPlacement::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
     let wanted = [
         load_balancer(&[ip], &[(a, None)], &[(80, 1)]),
         load_balancer(&[ip], &[(a, Some(5)), (b, None)], &[(80, 2), (81, 1)]),
@@ -155,7 +157,8 @@ async fn ports_that_the_machine_needs_are_left_alone_at_addresses_of_pools_where
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     proxy.steer_by(Arc::new(Steering::unavailable(|port| port == PORTS[0], "it is a test")));
     let driver = Native::new(proxy.clone(), "edge-1".into());
-    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
+    let unit =
+        Unit::LoadBalancer(HostPlacement::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
     for (bind, served) in [(Bind::Ledger(ip.into()), 1), (Bind::Host(ip.into()), 2)] {
         let mut wanted = load_balancer(&[], &[(reserved, None), (other, None)], &[(80, 1)]);
         wanted.binds = vec![bind];
@@ -179,7 +182,7 @@ async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_la
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let key = LbKey::Of(owner());
-    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), key.clone());
+    let unit = Unit::LoadBalancer(HostPlacement::new("edge-1".into(), native::DRIVER).place(), key.clone());
     let (good, broken) = (made(), certificate("nonsense", "nonsense"));
     for (wanted, problems) in [(&good, 0), (&broken, 1), (&broken, 1), (&good, 0)] {
         let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, wanted)));
@@ -205,7 +208,7 @@ async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let key = LbKey::Of(owner());
-    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), key.clone());
+    let unit = Unit::LoadBalancer(HostPlacement::new("edge-1".into(), native::DRIVER).place(), key.clone());
     let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, &made())));
     let mut observed = driver.observe(&Context::default(), &unit, &desired).await.expect("observed");
     for step in driver.steps(&desired, &observed) {
@@ -221,7 +224,7 @@ async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
 }
 
 /// What applying a step makes of what runs.
-fn applied(running: &mut Running, step: &Step) {
+fn applied(running: &mut RunningLoadBalancer, step: &Step) {
     match step {
         Step::PutPool(pool) => drop(running.pools.insert(pool.id.clone(), pool.clone())),
         Step::RemovePool(id) => drop(running.pools.remove(id)),
@@ -271,7 +274,7 @@ proptest! {
     fn applying_the_steps_yields_what_is_wanted_and_asking_again_yields_none(
         wanted in prop::collection::vec(prop::option::of(any_load_balancer()), 1..6)
     ) {
-        let mut running = Running::default();
+        let mut running = RunningLoadBalancer::default();
         for wanted in &wanted {
             for step in steps(wanted.as_ref(), &running) {
                 applied(&mut running, &step);

@@ -14,7 +14,7 @@ use std::{
 use seaway_announce::Steering;
 use seaway_drivers::presence::Presence;
 use seaway_engine::{Context, Driver, Report};
-use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::Present};
+use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::HostAddresses};
 use seaway_proxy::{Proxy, Settings};
 use seaway_testkit::{
     balancing::{self, owner},
@@ -29,8 +29,8 @@ const KEY: LbKey = LbKey::Whole;
 /// Works off that the address is to be there.
 fn settle(presence: &Presence) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let wanted = Present { addresses: [(IP, [owner()].into())].into(), ..Present::default() };
-    let (unit, desired) = (Unit::Presence(HOST.into()), Desired::Presence(wanted));
+    let wanted = HostAddresses { addresses: [(IP, [owner()].into())].into(), ..HostAddresses::default() };
+    let (unit, desired) = (Unit::HostAddresses(HOST.into()), Desired::HostAddresses(wanted));
     runtime.block_on(async {
         let mut observed = presence.observe(&Context::default(), &unit, &desired).await.expect("is observed");
         for step in presence.steps(&desired, &observed) {
@@ -45,7 +45,10 @@ fn addresses_on_lo_pass_the_suite_of_all_drivers() {
     in_a_network_of_its_own(|| {
         let present = |ips: &[&str]| {
             let addresses = ips.iter().map(|it| (it.parse().expect("an address"), [owner()].into()));
-            Desired::Presence(Present { addresses: addresses.collect(), ..Present::default() })
+            Desired::HostAddresses(HostAddresses {
+                addresses: addresses.collect(),
+                ..HostAddresses::default()
+            })
         };
         let wanted = [
             present(&["203.0.113.7"]),
@@ -54,7 +57,7 @@ fn addresses_on_lo_pass_the_suite_of_all_drivers() {
         ];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let presence = Presence::new(HOST.into(), Vec::new(), []);
-        runtime.block_on(passes(&presence, &Unit::Presence(HOST.into()), &wanted));
+        runtime.block_on(passes(&presence, &Unit::HostAddresses(HOST.into()), &wanted));
         for ip in ["203.0.113.7", "203.0.113.8", "2001:db8::7", "2001:db8::8"] {
             let ip: IpAddr = ip.parse().expect("an address");
             assert!(UdpSocket::bind((ip, 0)).is_err(), "{ip} is left");
@@ -70,18 +73,19 @@ fn addresses_on_lo_survive_cuts_and_restarts_at_any_step() {
             ["203.0.113.7", "203.0.113.8", "2001:db8::7"].map(|it| it.parse().expect("an address"));
         let present = |which: &[usize]| {
             let addresses = which.iter().map(|it| (ips[*it], [owner()].into())).collect();
-            Desired::Presence(Present { addresses, ..Present::default() })
+            Desired::HostAddresses(HostAddresses { addresses, ..HostAddresses::default() })
         };
         let wanted = [&[0][..], &[0, 1], &[1, 2], &[0, 1, 2], &[]].map(present);
         each_walk(24, wanted.len(), async |turns| {
             let start = async || Presence::new(HOST.into(), Vec::new(), []);
             let there = async |_: &Presence, desired: &Desired| {
                 for ip in ips {
-                    let wanted = matches!(desired, Desired::Presence(it) if it.addresses.contains_key(&ip));
+                    let wanted =
+                        matches!(desired, Desired::HostAddresses(it) if it.addresses.contains_key(&ip));
                     assert_eq!(UdpSocket::bind((ip, 0)).is_ok(), wanted, "{ip}");
                 }
             };
-            wanders(start, &Unit::Presence(HOST.into()), &wanted, &turns, there).await;
+            wanders(start, &Unit::HostAddresses(HOST.into()), &wanted, &turns, there).await;
         });
     });
 }

@@ -4,7 +4,7 @@
 use std::{future::pending, sync::Arc};
 
 use seaway_model::{Change, ObjectRef, Problem, Unit};
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -31,8 +31,8 @@ pub enum Event {
 impl From<Event> for Change {
     fn from(event: Event) -> Change {
         match event {
-            Event::Listed(units) => Change::Surveyed(units),
-            Event::Found(unit) => Change::Found(unit),
+            Event::Listed(units) => Change::CloudInventory(units),
+            Event::Found(unit) => Change::FoundInCloud(unit),
             Event::Drifted(unit) => Change::Drifted(unit),
             Event::Troubled(object, problems) => Change::Reported(object, problems),
         }
@@ -99,7 +99,7 @@ impl Background {
 pub(crate) struct Backgrounds {
     /// For each driver.
     heartbeats: Vec<Heartbeat>,
-    parts: Vec<Part>,
+    parts: Vec<WatchedPart>,
     lead: watch::Sender<Lead>,
     events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
     tasks: JoinSet<()>,
@@ -115,7 +115,7 @@ impl Backgrounds {
         Backgrounds { heartbeats, parts, lead, events, tasks: JoinSet::new() }
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[WatchedPart] {
         &self.parts
     }
 

@@ -4,7 +4,7 @@ use std::{fmt::Display, future::Future, sync::Arc, time::Duration};
 
 use seaway_model::{
     Desired, Fact, Name, Owner, Problem, Unit,
-    outcome::{Replaced, Serving},
+    outcome::{ReplacedLoadBalancer, ServingSocket},
 };
 
 use crate::{
@@ -121,14 +121,14 @@ pub trait Driver: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub facts: Vec<Fact>,
-    pub serving: Vec<Serving>,
+    pub serving: Vec<ServingSocket>,
     pub problems: Vec<(Owner, Problem)>,
     /// Look again after this time, though nothing changes.
     pub again: Option<Duration>,
     /// What it waits for over there, for those who ask why it takes so long.
     pub pending: Option<Name>,
     /// The load balancer that its owner names and that is gone, and the one that serves it.
-    pub replaced: Option<Replaced>,
+    pub replaced: Option<ReplacedLoadBalancer>,
 }
 
 /// A part of what is desired, which its place cannot do.

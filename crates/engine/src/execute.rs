@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
     Desired, Name, Outcome, Unit,
-    outcome::{Replaced, UnitState},
+    outcome::{ReplacedLoadBalancer, UnitState},
 };
 
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) enum Worked {
     Patched,
     /// There is no short way to it: the whole has to be looked at.
     NotSo,
-    Concluded(Outcome, Option<Name>, Option<Replaced>),
+    Concluded(Outcome, Option<Name>, Option<ReplacedLoadBalancer>),
     /// Nothing was written: its Service is not adopted. These are the steps that would be taken.
     Previewed {
         ours: bool,

@@ -26,7 +26,7 @@ use seaway_model::{
     fact::Service,
     unit::{LbKey, Place},
 };
-use seaway_plan::{AskedFor, Uses};
+use seaway_plan::{AskedFor, UnitRules};
 use tracing::error;
 
 use crate::{
@@ -89,7 +89,7 @@ impl Gate {
 /// Who is asked before something is deleted, and by which rules it is judged whether it is used.
 pub(crate) struct Deletions {
     pub(crate) owners: Arc<dyn Owners>,
-    pub(crate) uses: Uses,
+    pub(crate) uses: UnitRules,
     pub(crate) limit: Option<Arc<dyn DeletionLimit>>,
     /// The plan saw the end of its owner.
     pub(crate) seen: bool,
@@ -131,11 +131,11 @@ impl Guard<'_> {
             Unit::DnsName(name) => Guard::Name(name),
             // A host follows the Addresses that the leader wrote: if each host asked for each Service that goes, one that is cut off
             // would keep an address that another is to have.
-            Unit::LoadBalancer(Place::Host { .. }, _) | Unit::Presence(_) => Guard::Fence,
+            Unit::LoadBalancer(Place::Host { .. }, _) | Unit::HostAddresses(_) => Guard::Fence,
             // The plan lets an address go only with its Service, or with its pool's consent (`plan/src/ledger/keep.rs`).
             Unit::Address(_) => Guard::Fence,
             // What was written for a Service, or is kept of it, and serves no client.
-            Unit::Status(_) | Unit::Hold(_) | Unit::Name(_) | Unit::CertificateOrder(_) => Guard::Fence,
+            Unit::Status(_) | Unit::Finalizer(_) | Unit::Name(_) | Unit::CertificateOrder(_) => Guard::Fence,
         }
     }
 

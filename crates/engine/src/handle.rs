@@ -126,7 +126,7 @@ impl Handle {
     /// Takes this host's addresses out of DNS, and returns when resolvers have forgotten them. Questions overtake changes: a
     /// World that has not heard of the drain yet says nothing of how far it is.
     pub async fn leave_dns(&self) {
-        if self.changes.send(Change::Drains(true)).await.is_err() {
+        if self.changes.send(Change::HostDrains(true)).await.is_err() {
             return;
         }
         let mut moved = self.moved();

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Dirt, ObjectRef, PoolId, Unit};
+use seaway_model::{ObjectRef, PoolId, Unit, WorkItem};
 use tokio::time::Instant;
 
 use crate::counts::Counts;
@@ -26,20 +26,20 @@ pub(crate) struct Parts {
 }
 
 impl Todo {
-    fn add(&mut self, dirt: &Dirt) {
+    fn add(&mut self, dirt: &WorkItem) {
         match (self, dirt) {
             (Todo::Whole, _) => {}
-            (Todo::Parts(parts), Dirt::Pool(_, id)) => {
+            (Todo::Parts(parts), WorkItem::Pool(_, id)) => {
                 parts.pools.insert(id.clone());
             }
-            (Todo::Parts(parts), Dirt::Certificate(_, object)) => {
+            (Todo::Parts(parts), WorkItem::Certificate(_, object)) => {
                 parts.certificates.insert(object.clone());
             }
-            (todo, Dirt::Unit(_)) => *todo = Todo::Whole,
+            (todo, WorkItem::Unit(_)) => *todo = Todo::Whole,
         }
     }
 
-    fn of(dirt: &Dirt) -> Todo {
+    fn of(dirt: &WorkItem) -> Todo {
         let mut todo = Todo::Parts(Parts::default());
         todo.add(dirt);
         todo
@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// Marks a Unit. While it waits already, nothing is added; while it is worked on, it waits for the end of that.
-    pub(crate) fn mark(&mut self, dirt: &Dirt) {
+    pub(crate) fn mark(&mut self, dirt: &WorkItem) {
         let entry = self.entries.entry(dirt.unit().clone()).or_default();
         match &mut entry.waiting {
             Some(todo) => todo.add(dirt),
@@ -205,7 +205,7 @@ impl Queue {
                     self.push(unit);
                 }
             } else if entry.alarm == Some(at) {
-                self.mark(&Dirt::Unit(unit));
+                self.mark(&WorkItem::Unit(unit));
             }
         }
     }
@@ -213,7 +213,7 @@ impl Queue {
     /// Marks all that it knows.
     pub(crate) fn look_again(&mut self) {
         let all: Vec<Unit> = self.entries.keys().cloned().collect();
-        all.into_iter().for_each(|unit| self.mark(&Dirt::Unit(unit)));
+        all.into_iter().for_each(|unit| self.mark(&WorkItem::Unit(unit)));
     }
 
     pub(crate) fn next_alarm(&self) -> Option<Instant> {
@@ -251,8 +251,8 @@ mod tests {
         Unit::Name(Name::from(name))
     }
 
-    fn pool(name: &str, id: &str) -> Dirt {
-        Dirt::Pool(unit(name), PoolId(id.into()))
+    fn pool(name: &str, id: &str) -> WorkItem {
+        WorkItem::Pool(unit(name), PoolId(id.into()))
     }
 
     #[tokio::test(start_paused = true)]
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(todo, Todo::Parts(Parts { pools, ..Parts::default() }));
         assert!(queue.next(0).is_none(), "it is being worked on");
         queue.mark(&pool("a", "80"));
-        queue.mark(&Dirt::Unit(unit("a")));
+        queue.mark(&WorkItem::Unit(unit("a")));
         assert!(queue.next(0).is_none(), "never two workers at once");
         queue.done(&unit("a"), None, false);
         assert_eq!(queue.next(0).map(|it| it.1), Some(Todo::Whole));
@@ -288,11 +288,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_overtakes_an_alarm() {
         let mut queue = Queue::new(1, |_| 0);
-        queue.mark(&Dirt::Unit(unit("a")));
+        queue.mark(&WorkItem::Unit(unit("a")));
         queue.next(0).expect("one waits");
         let now = Instant::now();
         queue.done(&unit("a"), Some(now + Duration::from_secs(9)), false);
-        queue.mark(&Dirt::Unit(unit("a")));
+        queue.mark(&WorkItem::Unit(unit("a")));
         queue.next(0).expect("at once");
         queue.done(&unit("a"), None, false);
         queue.ring(now + Duration::from_secs(10));
@@ -303,7 +303,7 @@ mod tests {
     async fn what_comes_while_a_unit_rests_is_done_once_after_that() {
         let mut queue = Queue::new(1, |_| 0);
         let (now, rest) = (Instant::now(), Duration::from_secs(1));
-        queue.mark(&Dirt::Unit(unit("a")));
+        queue.mark(&WorkItem::Unit(unit("a")));
         queue.next(0).expect("at once");
         queue.mark(&pool("a", "80"));
         queue.rest(&unit("a"), now + rest);
@@ -319,7 +319,7 @@ mod tests {
         queue.done(&unit("a"), Some(now + rest * 9), false);
         queue.ring(now + rest * 2);
         assert!(queue.is_idle(), "nothing came");
-        queue.mark(&Dirt::Unit(unit("a")));
+        queue.mark(&WorkItem::Unit(unit("a")));
         assert!(queue.next(0).is_some(), "it has rested");
     }
 

@@ -8,12 +8,12 @@ use std::{
 };
 
 use seaway_model::{
-    Change, Desired, Dirt, Name, Outcome, Unit,
+    Change, Desired, Name, Outcome, Unit, WorkItem,
     fact::FactRef,
-    outcome::{Unfinished, UnitState},
+    outcome::{UnfinishedAttempt, UnitState},
 };
 use seaway_plan::World;
-use seaway_watchdog::{Part, Pulse};
+use seaway_watchdog::{HeartbeatHandle, WatchedPart};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
@@ -82,7 +82,7 @@ pub struct Engine {
     adoptions: Pace,
     /// How many load balancers clouds had, and when.
     balancers: Option<(Instant, usize)>,
-    pulse: Option<Pulse>,
+    pulse: Option<HeartbeatHandle>,
     backgrounds: Backgrounds,
 }
 
@@ -157,13 +157,13 @@ impl Engine {
 
     /// Each turn of its loop beats: one poll may have many.
     #[must_use]
-    pub fn beating(mut self, pulse: Pulse) -> Engine {
+    pub fn beating(mut self, pulse: HeartbeatHandle) -> Engine {
         self.pulse = Some(pulse);
         self
     }
 
     /// For the watchdog: whatever drivers do hangs if one of its polls does, and what they do beside Units may not end.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<WatchedPart> {
         self.slots.parts().into_iter().chain(self.backgrounds.parts().iter().cloned()).collect()
     }
 
@@ -172,7 +172,7 @@ impl Engine {
         let mut batch = Vec::new();
         self.backgrounds.start(&self.drivers.0, &Context::fenced(self.fence.clone()));
         loop {
-            self.pulse.iter().for_each(Pulse::beat);
+            self.pulse.iter().for_each(HeartbeatHandle::beat);
             let adoption = if self.is_held() { None } else { self.adopt_and_dispatch() };
             self.tell_phase();
             let alarm = self.queue.next_alarm().into_iter().chain(adoption).min();
@@ -187,7 +187,7 @@ impl Engine {
                     if count == 0 { break }
                     // One may be a reason to plan thousands of Services again; a thousand of them are no hang.
                     for change in batch.drain(..) {
-                        self.pulse.iter().for_each(Pulse::beat);
+                        self.pulse.iter().for_each(HeartbeatHandle::beat);
                         self.learn(change);
                     }
                 }
@@ -205,12 +205,12 @@ impl Engine {
             Change::Outcome(outcome) => !self.world.knows(outcome),
             Change::Unfinished(it) => !self.world.knows(&self.world.outcome_of(it)),
             // Who drains waits to hear that it was learnt.
-            Change::Previewed(..) | Change::Drains(_) => true,
+            Change::Previewed(..) | Change::HostDrains(_) => true,
             // What a host may announce follows from these, and is no Unit.
             Change::Put(fact) => self.world.concerns_announcing(fact),
             Change::Gone(FactRef::Host(_)) => true,
             Change::Gone(FactRef::Object(object)) => object.kind.is_announcing(),
-            Change::Synced(kind) | Change::NotAsked(kind) => kind.is_announcing(),
+            Change::Synced(kind) | Change::NotWatched(kind) => kind.is_announcing(),
             Change::Reported(object, _) => object.kind.is_announcing(),
             _ => false,
         };
@@ -255,7 +255,7 @@ impl Engine {
         self.adoptions.next(now, most)
     }
 
-    fn mark(&mut self, dirt: Vec<Dirt>, is_news: bool) {
+    fn mark(&mut self, dirt: Vec<WorkItem>, is_news: bool) {
         if is_news || !dirt.is_empty() {
             self.moved.send_replace(());
         }
@@ -358,17 +358,17 @@ impl Engine {
         match finished {
             Some(Worked::Patched) => self.queue.renewed(&unit),
             Some(Worked::NotSo) => {
-                self.queue.mark(&Dirt::Unit(unit.clone()));
+                self.queue.mark(&WorkItem::Unit(unit.clone()));
                 self.queue.done(&unit, None, false);
             }
             Some(Worked::Concluded(outcome, stands, replaced)) => {
                 self.learn(Change::Replaced(unit.clone(), replaced));
-                self.learn(Change::Stands(unit, stands));
+                self.learn(Change::PendingOn(unit, stands));
                 self.conclude(outcome);
             }
             Some(Worked::Previewed { ours: true, .. }) => {
                 // That marks it, if it waited.
-                self.learn(Change::Ours(unit.clone()));
+                self.learn(Change::AdoptedBefore(unit.clone()));
                 self.queue.done(&unit, self.audit(&unit), false);
             }
             Some(Worked::Previewed { steps, .. }) => self.previewed(unit, steps),
@@ -409,7 +409,7 @@ impl Engine {
     fn fail(&mut self, unit: Unit, failure: Failure) {
         let unfinished = |state, problems| {
             let unit = unit.clone();
-            Change::Unfinished(Unfinished { unit, state, problems })
+            Change::Unfinished(UnfinishedAttempt { unit, state, problems })
         };
         match failure {
             Failure::Retry { why, problems, after } => {
@@ -437,7 +437,7 @@ impl Engine {
             }
             Failure::User(problems) => {
                 // Whatever it waited for before, it waits for its user now.
-                self.learn(Change::Stands(unit.clone(), None));
+                self.learn(Change::PendingOn(unit.clone(), None));
                 self.learn(unfinished(UnitState::UserMustFix, Some(problems)));
                 self.queue.done(&unit, self.audit(&unit), false);
             }

@@ -7,14 +7,14 @@ use std::{
     sync::Arc,
 };
 
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
 use crate::execute::DynDriver;
 
 /// Those that are free, for each driver.
 pub(crate) struct Slots {
     free: Vec<Vec<Arc<Heartbeat>>>,
-    parts: Vec<Part>,
+    parts: Vec<WatchedPart>,
 }
 
 /// One that is in use.
@@ -41,7 +41,7 @@ impl Slots {
         Slots { free, parts }
     }
 
-    pub(crate) fn parts(&self) -> Vec<Part> {
+    pub(crate) fn parts(&self) -> Vec<WatchedPart> {
         self.parts.clone()
     }
 

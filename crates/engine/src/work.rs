@@ -47,7 +47,7 @@ pub(crate) async fn within<D: Driver, T>(
 fn owner_of(unit: &Unit) -> Option<&Owner> {
     match unit {
         Unit::LoadBalancer(_, key) => key.owner(),
-        Unit::Status(owner) | Unit::Hold(owner) => Some(owner),
+        Unit::Status(owner) | Unit::Finalizer(owner) => Some(owner),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 
 /// Whether a replaced file must be there after a power cut.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Durable {
+pub(crate) enum Durability {
     Yes,
     /// What can be had again is not worth the wait.
     No,
@@ -20,7 +20,7 @@ pub(crate) enum Durable {
 /// Writes a file whole, under another name, and renames it: nobody ever reads a half of it.
 pub(crate) fn replace(
     path: &Path,
-    durable: Durable,
+    durable: Durability,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     // Of that file alone: `a.pem` and `a.failed` may be written at the same time.
@@ -37,7 +37,7 @@ pub(crate) fn replace(
         if error.kind() != io::ErrorKind::WouldBlock {
             let _ = fs::remove_file(&aside);
         }
-    } else if durable == Durable::Yes
+    } else if durable == Durability::Yes
         && let Some(parent) = path.parent()
     {
         File::open(parent)?.sync_all()?;
@@ -47,7 +47,7 @@ pub(crate) fn replace(
 
 fn write_aside(
     aside: &Path,
-    durable: Durable,
+    durable: Durability,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<File> {
     clear_aside(aside)?;
@@ -60,7 +60,7 @@ fn write_aside(
     let mut writer = BufWriter::with_capacity(64 << 10, file);
     write(&mut writer)?;
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-    if durable == Durable::Yes {
+    if durable == Durability::Yes {
         file.sync_all()?;
     }
     Ok(file)
@@ -119,7 +119,7 @@ mod tests {
                 true => symlink(&other, &aside).expect("is linked"),
                 false => fs::hard_link(&other, &aside).expect("is linked"),
             }
-            replace(&path, Durable::No, |it| it.write_all(b"ours")).expect("is written");
+            replace(&path, Durability::No, |it| it.write_all(b"ours")).expect("is written");
             assert_eq!(fs::read_to_string(&other).expect("is there"), "theirs");
             assert_eq!(fs::read_to_string(&path).expect("is there"), "ours");
             let it = fs::symlink_metadata(&path).expect("is there");
@@ -141,15 +141,15 @@ mod tests {
     fn of_two_who_write_one_file_at_once_the_second_is_refused_and_the_first_is_whole() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("it");
-        let first = replace(&path, Durable::No, |it| {
+        let first = replace(&path, Durability::No, |it| {
             it.write_all(b"the first ")?;
-            let second = replace(&path, Durable::No, |it| it.write_all(b"the second"));
+            let second = replace(&path, Durability::No, |it| it.write_all(b"the second"));
             assert_eq!(second.expect_err("it is refused").kind(), io::ErrorKind::WouldBlock);
             it.write_all(b"is whole")
         });
         first.expect("is written");
         assert_eq!(fs::read_to_string(&path).expect("is there"), "the first is whole");
-        replace(&path, Durable::No, |it| it.write_all(b"the next")).expect("it is free again");
+        replace(&path, Durability::No, |it| it.write_all(b"the next")).expect("it is free again");
         assert_eq!(fs::read_to_string(&path).expect("is there"), "the next");
     }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use seaway_manifests::{
-    decode::Fault,
-    object::{self, Broken, Object},
+    decode::ValidationError,
+    object::{self, InvalidObject, Object},
     tree::{self, Node, Position, SyntaxError},
 };
 use seaway_model::ObjectRef;
@@ -26,9 +26,9 @@ pub(crate) struct DocumentText<'t> {
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     pub(crate) found: Vec<Arc<LocatedObject>>,
-    pub(crate) broken: Vec<Broken>,
+    pub(crate) broken: Vec<InvalidObject>,
     /// What is said and read by nobody: of an object, or of a kind that is not served.
-    pub(crate) ignored: Vec<(Option<ObjectRef>, Fault)>,
+    pub(crate) ignored: Vec<(Option<ObjectRef>, ValidationError)>,
     /// Where something stands that does not say what it is.
     pub(crate) unnamed: Vec<Position>,
 }
@@ -72,7 +72,7 @@ impl Hasher for IdentityHasher {
     }
 }
 
-pub(crate) type ByHash<V> = HashMap<TextHash, V, BuildHasherDefault<IdentityHasher>>;
+pub(crate) type MapByTextHash<V> = HashMap<TextHash, V, BuildHasherDefault<IdentityHasher>>;
 pub(crate) type Hashes = HashSet<TextHash, BuildHasherDefault<IdentityHasher>>;
 
 /// The documents of a file. A line that begins with `---` begins one: within a block scalar too, as YAML has it.
@@ -111,8 +111,8 @@ impl Document {
         let roots = match tree::parse(text) {
             Ok(roots) => roots,
             Err(SyntaxError { at, message }) => {
-                let fault = Fault { field: String::new(), at, message };
-                let broken = Broken { reference: None, faults: vec![fault] };
+                let fault = ValidationError { field: String::new(), at, message };
+                let broken = InvalidObject { reference: None, errors: vec![fault] };
                 return Document { broken: vec![broken], ..Document::default() };
             }
         };
@@ -122,7 +122,7 @@ impl Document {
             if object::is_unnamed(node) {
                 document.unnamed.push(node.at);
             }
-            for object::Reading { item, at, result, ignored } in object::read(node) {
+            for object::ParsedObject { item, at, result, ignored } in object::read(node) {
                 match result {
                     Ok(object) => {
                         let of = |fault| (Some(object.reference.clone()), fault);
@@ -150,7 +150,7 @@ impl LocatedObject {
     }
 
     /// The same, when its text is no longer there to be looked up.
-    pub(crate) fn kept(self: &Arc<LocatedObject>) -> Arc<LocatedObject> {
+    pub(crate) fn without_text(self: &Arc<LocatedObject>) -> Arc<LocatedObject> {
         match self.document {
             None => self.clone(),
             Some(_) => {

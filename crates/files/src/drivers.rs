@@ -364,7 +364,7 @@ mod tests {
                 problems: Vec::new(),
                 pool: None,
                 announced: None,
-                shown: seaway_model::outcome::Shown::default(),
+                shown: seaway_model::outcome::PublishedAs::default(),
                 waits: None,
                 takes_over: true,
                 unreported: false,

@@ -9,10 +9,10 @@
 //! on. If all its documents are good, what is no longer in it is gone. What a file is, is decided when its writer
 //! closes it: see [`crate::watch`].
 
-mod claims;
+mod closed_services;
 mod content;
 pub(crate) mod listing;
-mod mistaken;
+mod object_sources;
 mod once;
 mod problems;
 #[cfg(test)]
@@ -32,12 +32,12 @@ use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 pub use self::once::read_folder;
 use self::{
-    claims::{Definition, Definitions},
-    listing::{Listing, Stamp},
+    listing::{FileStamp, Listing},
+    object_sources::{ObjectSource, ObjectSources},
 };
 use crate::{
-    document::{self, ByHash, Document, DocumentText, Hashes, LocatedObject, TextHash},
-    last_good::{self, GoodDocument, LastGood, SaveJob},
+    document::{self, Document, DocumentText, Hashes, LocatedObject, MapByTextHash, TextHash},
+    last_good::{self, GoodDocument, LastGoodStore, SaveJob},
     wakeup::Wakeup,
 };
 
@@ -80,7 +80,7 @@ pub struct Folder {
     files: BTreeMap<Name, File>,
     /// Beside them when the folder was opened: names that went wrong.
     unread: BTreeSet<Name>,
-    claims: Definitions,
+    claims: ObjectSources,
     reported: HashMap<ObjectRef, Vec<Problem>>,
     /// Which files have something to say against an object.
     accused: HashMap<ObjectRef, BTreeSet<Name>>,
@@ -91,14 +91,14 @@ pub struct Folder {
     emptied: BTreeMap<Name, Instant>,
     /// When to look again at files that could not be read for a reason that passes by itself.
     read_again: Option<Instant>,
-    last_good: Option<LastGood>,
+    last_good: Option<LastGoodStore>,
     pub(crate) wakeup: Arc<Wakeup>,
 }
 
 #[derive(Default)]
 struct File {
-    stamp: Option<Stamp>,
-    documents: Vec<DocumentAt>,
+    stamp: Option<FileStamp>,
+    documents: Vec<FileDocument>,
     kept: BTreeMap<ObjectRef, Arc<LocatedObject>>,
     /// Why it cannot be read.
     trouble: Option<String>,
@@ -106,7 +106,7 @@ struct File {
 }
 
 #[derive(Clone)]
-struct DocumentAt {
+struct FileDocument {
     /// Lines before it.
     line: u32,
     hash: TextHash,
@@ -145,7 +145,7 @@ impl Folder {
             hasher: RandomState::new(),
             files: BTreeMap::new(),
             unread: BTreeSet::new(),
-            claims: Definitions::default(),
+            claims: ObjectSources::default(),
             reported: HashMap::new(),
             accused: HashMap::new(),
             doubled: BTreeSet::new(),
@@ -153,13 +153,13 @@ impl Folder {
             returning: None,
             emptied: BTreeMap::new(),
             read_again: None,
-            last_good: state.map(|state| LastGood::open(dir, state, runtime, wakeup.clone())),
+            last_good: state.map(|state| LastGoodStore::open(dir, state, runtime, wakeup.clone())),
             wakeup,
         };
         let mut listing = listing.map_err(fail)?;
         folder.unread = std::mem::take(&mut listing.unread);
         let mut changes = Vec::new();
-        folder.claims.tell_default_namespace(&mut changes);
+        folder.claims.report_default_namespace(&mut changes);
         let touched = folder.take_in(listing, Instant::now(), &HashSet::new());
         changes.extend(folder.settle(touched));
         changes.extend(KINDS.into_iter().chain(Kind::ANNOUNCING).map(Change::Synced));
@@ -180,7 +180,7 @@ impl Folder {
         }
         for (file, problems) in by_file {
             let text = fs::read_to_string(self.dir.join(&*file)).unwrap_or_default();
-            let pieces: ByHash<DocumentText<'_>> = document::split(&text)
+            let pieces: MapByTextHash<DocumentText<'_>> = document::split(&text)
                 .into_iter()
                 .map(|piece| (TextHash::of(piece.text, &self.hasher), piece))
                 .collect();
@@ -222,7 +222,7 @@ impl Folder {
             self.returning = now.checked_add(PATIENCE);
         }
         for name in all {
-            match Stamp::of(&self.dir.join(&*name)) {
+            match FileStamp::of(&self.dir.join(&*name)) {
                 // Its folder went with it, or came back without it: that is not how people remove a file.
                 Ok(None) if self.away || self.returning.is_some() || !self.dir.is_dir() => {}
                 Ok(None) => self.update(&name, None, &mut touched),
@@ -271,7 +271,7 @@ impl Folder {
     fn look_at(
         &mut self,
         name: &Name,
-        stamp: Option<Stamp>,
+        stamp: Option<FileStamp>,
         now: Instant,
         touched: &mut BTreeSet<ObjectRef>,
     ) {
@@ -307,9 +307,9 @@ impl Folder {
     }
 
     /// The file's documents; those whose text is as it was are not parsed again.
-    fn parse(&self, name: &Name, text: &str, stamp: Option<Stamp>) -> File {
+    fn parse(&self, name: &Name, text: &str, stamp: Option<FileStamp>) -> File {
         let before = self.files.get(name);
-        let known: ByHash<&Arc<Document>> = before
+        let known: MapByTextHash<&Arc<Document>> = before
             .map_or(&[][..], |file| &file.documents)
             .iter()
             .map(|placed| (placed.hash, &placed.document))
@@ -327,7 +327,7 @@ impl Folder {
             if self.last_good.is_some() && !document.found.is_empty() {
                 good.push(GoodDocument::of(text, piece, &document));
             }
-            file.documents.push(DocumentAt { line, hash, document });
+            file.documents.push(FileDocument { line, hash, document });
         }
         file.kept = self.to_keep(name, &file);
         if let Some(last_good) = &self.last_good {
@@ -361,7 +361,7 @@ impl Folder {
             .map(|broken| broken.reference.as_ref())
             .collect();
         let all = || file.documents.iter().flat_map(|it| &it.document.found);
-        let closed = mistaken::closed(all());
+        let closed = closed_services::closed(all());
         if broken.is_empty() && closed.is_empty() {
             return BTreeMap::new();
         }
@@ -375,7 +375,7 @@ impl Folder {
             }
             None => self.recall(name),
         };
-        mistaken::take_out(&mut candidates, all());
+        closed_services::take_out(&mut candidates, all());
         // A broken object that this file never had may be one of those it had, with a typo in its name.
         let known: HashSet<&ObjectRef> = broken.iter().copied().flatten().collect();
         let strange = broken.contains(&None) || known.iter().any(|it| !candidates.contains_key(*it));
@@ -383,11 +383,11 @@ impl Folder {
             let known: HashSet<ObjectRef> = known.into_iter().chain(closed).cloned().collect();
             candidates.retain(|reference, _| known.contains(reference));
         }
-        candidates.into_iter().map(|(reference, found)| (reference, found.kept())).collect()
+        candidates.into_iter().map(|(reference, found)| (reference, found.without_text())).collect()
     }
 
     fn recall(&self, name: &Name) -> BTreeMap<ObjectRef, Arc<LocatedObject>> {
-        let recalled = self.last_good.as_ref().map(|last_good| last_good.recall(name)).unwrap_or_default();
+        let recalled = self.last_good.as_ref().map(|last_good| last_good.load(name)).unwrap_or_default();
         recalled.into_iter().map(|found| (found.reference().clone(), found)).collect()
     }
 
@@ -419,12 +419,12 @@ impl Folder {
             // The same text twice in one file says nothing more than once.
             if fresh.insert(placed.hash) {
                 for found in &placed.document.found {
-                    self.claims.add(Definition { file: name.clone(), found: found.clone(), kept: false });
+                    self.claims.add(ObjectSource { file: name.clone(), found: found.clone(), kept: false });
                 }
             }
         }
         for found in after.kept.values() {
-            self.claims.add(Definition { file: name.clone(), found: found.clone(), kept: true });
+            self.claims.add(ObjectSource { file: name.clone(), found: found.clone(), kept: true });
         }
         after.problems = problems::of_file(self.shown(name), name, &after);
         for reference in before.problems.keys() {
@@ -445,9 +445,10 @@ impl Folder {
     /// Tells what came of updates; `touched`: whose problems may have changed.
     fn settle(&mut self, mut touched: BTreeSet<ObjectRef>) -> Vec<Change> {
         let files = &self.files;
-        let (mut changes, dirty) = self.claims.settle(|claim| (claim.file.clone(), line_of(files, claim)));
+        let (mut changes, dirty) =
+            self.claims.take_changes(|claim| (claim.file.clone(), line_of(files, claim)));
         for reference in dirty {
-            let rivals = self.claims.rivals(&reference).next().is_some();
+            let rivals = self.claims.other_sources(&reference).next().is_some();
             if rivals {
                 self.doubled.insert(reference.clone());
             } else {
@@ -482,7 +483,7 @@ impl Folder {
 }
 
 /// Where a claim stands in its file; 0 if it is only kept.
-fn line_of(files: &BTreeMap<Name, File>, claim: &Definition) -> u32 {
+fn line_of(files: &BTreeMap<Name, File>, claim: &ObjectSource) -> u32 {
     let Some(hash) = claim.found.document else { return 0 };
     let placed =
         files.get(&claim.file).and_then(|file| file.documents.iter().find(|placed| placed.hash == hash));

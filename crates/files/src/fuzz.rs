@@ -3,15 +3,16 @@
 #![allow(clippy::arithmetic_side_effects, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 
 use seaway_manifests::{
-    decode::{Faults, Field},
+    decode::{Field, ValidationErrors},
     object,
     tree::{self, Node, Position, Value},
 };
 
 use crate::{
     document::{self, Document},
-    last_good, snapshot,
+    last_good,
     state::fuzz_reading,
+    state_cache,
 };
 
 /// Any text is a tree or an error whose place is within it; every node's place is, too.
@@ -50,12 +51,12 @@ pub fn manifest(bytes: &[u8]) {
             assert!(at.line >= 1);
         }
         for broken in &document.broken {
-            assert!(!broken.faults.is_empty(), "what is refused is told why");
+            assert!(!broken.errors.is_empty(), "what is refused is told why");
         }
         let Ok(roots) = tree::parse(piece.text) else { continue };
         for root in &roots {
             assert_eq!(object::read(root).len(), object::read(root).len());
-            let faults = Faults::default();
+            let faults = ValidationErrors::default();
             let field = Field::root(root, &faults);
             field.object().finish();
         }
@@ -69,7 +70,7 @@ pub fn ledger(bytes: &[u8]) {
 
 /// Any bytes are what a cluster said last, or refused: never a part of it, and never another host's.
 pub fn snapshot(bytes: &[u8]) {
-    snapshot::fuzz_reading(bytes);
+    state_cache::fuzz_reading(bytes);
 }
 
 /// Any bytes are the last good state of a file, or nothing.

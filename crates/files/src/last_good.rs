@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    disk::{self, Durable},
+    disk::{self, Durability},
     document::{Document, LocatedObject},
     wakeup::Wakeup,
 };
@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// States of one broken file that wait for a full disk.
 const MOST_WAITING: usize = 16;
 
-pub(crate) struct LastGood {
+pub(crate) struct LastGoodStore {
     folders: StateFolders,
     queue: Arc<WriterQueue>,
     writer: Option<JoinHandle<()>>,
@@ -46,14 +46,14 @@ pub(crate) struct LastGood {
 /// What the writer finds when it looks, however long the disk kept it: nobody waits for it, and what waits does not grow.
 #[derive(Default)]
 struct WriterQueue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WriterBacklog>,
     changed: Condvar,
 }
 
 /// Only the writer touches the folders: what it is just writing beside a file is nobody's leftover.
 #[derive(Default)]
-struct Waiting {
-    jobs: Gathered,
+struct WriterBacklog {
+    jobs: PendingSaves,
     /// Everything but the files of these names is to be forgotten.
     wanted: Option<BTreeSet<String>>,
     closing: bool,
@@ -91,27 +91,27 @@ struct StateFolders {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
+struct LastGoodFile {
     #[serde(default)]
     folder: Name,
     file: Name,
-    documents: Vec<KeptDocument>,
+    documents: Vec<LastGoodDocument>,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct KeptDocument {
+struct LastGoodDocument {
     objects: Vec<ObjectRef>,
     text: String,
 }
 
-impl LastGood {
+impl LastGoodStore {
     /// `manifests`: the folder that they are in. `runtime`: one that is emptied at a reboot and never on a disk.
     pub(crate) fn open(
         manifests: &Path,
         state: &Path,
         runtime: Option<&Path>,
         wakeup: Arc<Wakeup>,
-    ) -> LastGood {
+    ) -> LastGoodStore {
         let plain = state.join("last-good");
         let canonical = |it: &Path| fs::canonicalize(it).unwrap_or_else(|_| it.to_owned());
         let manifests = canonical(manifests).to_string_lossy().into_owned().into();
@@ -132,7 +132,7 @@ impl LastGood {
             .spawn(move || write_on(&writing, &incoming, &wakeup))
             .inspect_err(|error| tracing::warn!(%error, "the last good state cannot be kept across restarts"))
             .ok();
-        LastGood { folders, queue, writer }
+        LastGoodStore { folders, queue, writer }
     }
 
     pub(crate) fn save(&self, job: SaveJob) {
@@ -145,7 +145,7 @@ impl LastGood {
         self.order(|waiting| waiting.forget_all_but(wanted));
     }
 
-    fn order(&self, order: impl FnOnce(&mut Waiting)) {
+    fn order(&self, order: impl FnOnce(&mut WriterBacklog)) {
         // Only a writer that could not be started does not listen.
         if self.writer.is_some() {
             order(&mut self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner));
@@ -154,16 +154,16 @@ impl LastGood {
     }
 
     /// What was last good in a file.
-    pub(crate) fn recall(&self, file: &Name) -> Vec<Arc<LocatedObject>> {
+    pub(crate) fn load(&self, file: &Name) -> Vec<Arc<LocatedObject>> {
         self.folders.iter().filter_map(|shelf| self.folders.read(shelf, file).ok()).flat_map(found).collect()
     }
 }
 
-fn found(kept: Kept) -> impl Iterator<Item = Arc<LocatedObject>> {
+fn found(kept: LastGoodFile) -> impl Iterator<Item = Arc<LocatedObject>> {
     kept.documents.into_iter().flat_map(|document| Document::read(&document.text, None).found)
 }
 
-impl Drop for LastGood {
+impl Drop for LastGoodStore {
     /// Writes what has gathered.
     fn drop(&mut self) {
         self.order(|waiting| waiting.closing = true);
@@ -180,7 +180,7 @@ impl StateFolders {
         std::iter::once(&self.plain).chain(&self.secret)
     }
 
-    fn read(&self, shelf: &Path, file: &Name) -> io::Result<Kept> {
+    fn read(&self, shelf: &Path, file: &Name) -> io::Result<LastGoodFile> {
         kept_of(&fs::read(path_of(shelf, file))?, &self.manifests, file)
     }
 }
@@ -197,7 +197,7 @@ fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
     let mut healthy = true;
     let mut open = true;
     // What could not be written stays, and is tried again.
-    let mut jobs = Gathered::default();
+    let mut jobs = PendingSaves::default();
     while open {
         let patience = if jobs.0.is_empty() { None } else { Some(RETRY) };
         let taken = queue.take(patience);
@@ -236,9 +236,10 @@ fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
 
 impl WriterQueue {
     /// Waits for queue, as long as there is patience, and then for those that come at once with them.
-    fn take(&self, patience: Option<Duration>) -> Waiting {
-        let idle =
-            |waiting: &mut Waiting| waiting.jobs.0.is_empty() && waiting.wanted.is_none() && !waiting.closing;
+    fn take(&self, patience: Option<Duration>) -> WriterBacklog {
+        let idle = |waiting: &mut WriterBacklog| {
+            waiting.jobs.0.is_empty() && waiting.wanted.is_none() && !waiting.closing
+        };
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = match patience {
             Some(patience) => {
@@ -253,7 +254,7 @@ impl WriterQueue {
     }
 }
 
-impl Waiting {
+impl WriterBacklog {
     /// What a file had to say is not wanted any more once the file is gone.
     fn forget_all_but(&mut self, wanted: BTreeSet<String>) {
         self.jobs.0.retain(|file, _| wanted.contains(&format!("{}.json", short_hash(file))));
@@ -263,9 +264,9 @@ impl Waiting {
 
 /// What is to be written of each file, in order.
 #[derive(Default)]
-struct Gathered(BTreeMap<Name, Vec<SaveJob>>);
+struct PendingSaves(BTreeMap<Name, Vec<SaveJob>>);
 
-impl Gathered {
+impl PendingSaves {
     /// What keeps nothing of what was there before makes all before it superfluous.
     fn add(&mut self, job: SaveJob) {
         let jobs = self.0.entry(job.file.clone()).or_default();
@@ -296,13 +297,13 @@ fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
         let secrets = Some(shelf) == folders.secret.as_ref();
         let path = path_of(shelf, &job.file);
         let before = folders.read(shelf, &job.file).unwrap_or_default();
-        let mut documents: Vec<KeptDocument> = Vec::new();
+        let mut documents: Vec<LastGoodDocument> = Vec::new();
         for good in job.documents.iter().filter(|good| is_secret(&good.document) == secrets) {
             let text = job.text.get(good.text.clone()).unwrap_or_default().to_owned();
             let objects = good.document.found.iter().map(|found| found.reference().clone()).collect();
-            documents.push(KeptDocument { objects, text });
+            documents.push(LastGoodDocument { objects, text });
         }
-        let still = |kept: &&KeptDocument| kept.objects.iter().any(|it| job.kept.contains(it));
+        let still = |kept: &&LastGoodDocument| kept.objects.iter().any(|it| job.kept.contains(it));
         documents.extend(before.documents.iter().filter(still).cloned());
         if documents == before.documents {
             continue;
@@ -312,17 +313,17 @@ fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
             continue;
         }
         disk::private_folder(shelf)?;
-        let kept = Kept { folder: folders.manifests.clone(), file: job.file.clone(), documents };
-        disk::replace(&path, Durable::No, |writer| Ok(serde_json::to_writer(writer, &kept)?))?;
+        let kept = LastGoodFile { folder: folders.manifests.clone(), file: job.file.clone(), documents };
+        disk::replace(&path, Durability::No, |writer| Ok(serde_json::to_writer(writer, &kept)?))?;
     }
     Ok(())
 }
 
 /// Nothing, of what another folder, or another file of the same hash, had to say.
-fn kept_of(bytes: &[u8], folder: &Name, file: &Name) -> io::Result<Kept> {
-    let kept: Kept = serde_json::from_slice(bytes)?;
+fn kept_of(bytes: &[u8], folder: &Name, file: &Name) -> io::Result<LastGoodFile> {
+    let kept: LastGoodFile = serde_json::from_slice(bytes)?;
     let is_its = kept.file == *file && kept.folder == *folder && !folder.is_empty();
-    Ok(if is_its { kept } else { Kept::default() })
+    Ok(if is_its { kept } else { LastGoodFile::default() })
 }
 
 fn path_of(shelf: &Path, file: &Name) -> PathBuf {
@@ -344,7 +345,7 @@ pub(crate) fn fuzz_recall(bytes: &[u8]) {
     let others = kept_of(bytes, &another, &file).expect("it is as readable for everybody");
     assert!(kept.documents.is_empty() || others.documents.is_empty(), "it is of two folders");
     let written = serde_json::to_vec(&kept).expect("it is JSON");
-    let again: Kept = serde_json::from_slice(&written).expect("we wrote it");
+    let again: LastGoodFile = serde_json::from_slice(&written).expect("we wrote it");
     assert!(again.documents == kept.documents && again.file == kept.file && again.folder == kept.folder);
     for found in found(kept) {
         assert!(!found.reference().name.is_empty(), "an object has a name");
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn the_form_of_what_was_good_is_the_golden_one() {
         seaway_testkit::golden::round_trips(include_str!("../golden/last-good.jsonl"), |line| {
-            serde_json::from_str::<Kept>(line).and_then(|it| serde_json::to_string(&it))
+            serde_json::from_str::<LastGoodFile>(line).and_then(|it| serde_json::to_string(&it))
         });
     }
 
@@ -370,7 +371,8 @@ mod tests {
         let (one, other, state) =
             (root.path().join("one"), root.path().join("other"), root.path().join("state"));
         fs::create_dir(&one).and_then(|()| fs::create_dir(&other)).expect("folders");
-        let open = |dir: &Path| LastGood::open(dir, &state, None, Arc::new(Wakeup::new().expect("a wakeup")));
+        let open =
+            |dir: &Path| LastGoodStore::open(dir, &state, None, Arc::new(Wakeup::new().expect("a wakeup")));
         let text = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec: {ports: [{port: 80}]}\n";
         let document = Arc::new(Document::read(text, None));
         let job = || SaveJob {
@@ -380,7 +382,7 @@ mod tests {
             kept: Vec::new(),
         };
         open(&one).save(job());
-        let recalled = |dir: &Path| open(dir).recall(&"shop.yaml".into()).len();
+        let recalled = |dir: &Path| open(dir).load(&"shop.yaml".into()).len();
         assert_eq!((recalled(&one), recalled(&other)), (1, 0));
         assert_eq!(recalled(&other.join("../one")), 1, "it is the same folder");
         open(&other).save(job());
@@ -401,7 +403,7 @@ mod tests {
     fn a_folder_for_secrets_that_keeps_nothing_is_removed_and_made_again() {
         let root = tempfile::tempdir().expect("a folder");
         let open = || {
-            LastGood::open(
+            LastGoodStore::open(
                 root.path(),
                 root.path(),
                 Some(root.path()),
@@ -419,7 +421,7 @@ mod tests {
         again.save(SaveJob { file: "shop.yaml".into(), text: secret.into(), documents, kept: Vec::new() });
         drop(again);
         assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1);
-        assert_eq!(open().recall(&"shop.yaml".into()).len(), 1);
+        assert_eq!(open().load(&"shop.yaml".into()).len(), 1);
     }
 
     fn job(file: &str, text: String, kept: bool) -> SaveJob {
@@ -434,12 +436,12 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_disk_that_hangs_is_bounded_for_each_file_and_the_last_is_kept() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WriterBacklog::default();
         for round in 0..10_000 {
             waiting.jobs.add(job("broken.yaml", format!("broken {round}"), true));
             waiting.jobs.add(job("whole.yaml", format!("whole {round}"), false));
         }
-        let of = |waiting: &Waiting, file: &str| {
+        let of = |waiting: &WriterBacklog, file: &str| {
             waiting.jobs.0.get(file).map(|jobs| (jobs.len(), jobs.last().map(|it| it.text.to_string())))
         };
         assert_eq!(of(&waiting, "broken.yaml"), Some((MOST_WAITING, Some("broken 9999".to_owned()))));

@@ -25,8 +25,8 @@ mod folder;
 pub mod fuzz;
 mod last_good;
 pub mod pem;
-pub mod snapshot;
 pub mod state;
+pub mod state_cache;
 mod wakeup;
 mod watch;
 

@@ -25,9 +25,9 @@ use seaway_model::{
     Change, Fact, Kind, Name, ObjectRef, Problem, Reason,
     fact::{FactRef, Secret, TLS_SECRET},
 };
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
-use crate::{folder::listing::Stamp, wakeup::Wakeup};
+use crate::{folder::listing::FileStamp, wakeup::Wakeup};
 
 /// Where the kernel tells nothing: a folder that came later, a file system without events.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -58,8 +58,8 @@ impl PemFiles {
         self.parts.iter().map(|(_, path)| path).chain(&self.staple)
     }
 
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.paths().map(|path| Stamp::of(path).ok().flatten()).collect()
+    fn stamps(&self) -> Vec<Option<FileStamp>> {
+        self.paths().map(|path| FileStamp::of(path).ok().flatten()).collect()
     }
 
     fn read(&self) -> Result<Secret, Problem> {
@@ -125,7 +125,7 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// Files that are watched, until this is dropped.
 pub struct PemWatch {
     shared: Arc<Shared>,
-    part: Part,
+    part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -154,7 +154,7 @@ impl PemWatch {
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 
@@ -177,7 +177,7 @@ impl Drop for PemWatch {
 struct Watcher<S> {
     shared: Arc<Shared>,
     inotify: Option<Inotify>,
-    known: Vec<(PemFiles, Vec<Option<Stamp>>)>,
+    known: Vec<(PemFiles, Vec<Option<FileStamp>>)>,
     sink: S,
     heartbeat: Heartbeat,
 }

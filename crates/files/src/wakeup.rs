@@ -10,13 +10,13 @@ use std::{
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use seaway_model::{Change, ObjectRef, Problem};
-use seaway_watchdog::Pulse;
+use seaway_watchdog::HeartbeatHandle;
 
 pub(crate) struct Wakeup {
     event: EventFd,
     stopping: AtomicBool,
     reports: Mutex<HashMap<ObjectRef, Vec<Problem>>>,
-    pulse: OnceLock<Pulse>,
+    pulse: OnceLock<HeartbeatHandle>,
 }
 
 impl Wakeup {
@@ -31,13 +31,13 @@ impl Wakeup {
     }
 
     /// Sets the pulse by which the watching thread beats.
-    pub(crate) fn set_pulse(&self, pulse: Pulse) {
+    pub(crate) fn set_pulse(&self, pulse: HeartbeatHandle) {
         // There is one such thread.
         let _ = self.pulse.set(pulse);
     }
 
     pub(crate) fn beat(&self) {
-        self.pulse.get().into_iter().for_each(Pulse::beat);
+        self.pulse.get().into_iter().for_each(HeartbeatHandle::beat);
     }
 
     pub(crate) fn stop(&self) {

@@ -4,7 +4,7 @@
 //! written together is applied together:
 //!
 //! ```text
-//!     event ─► Pending (5 ms after the last, at most 40 ms after the first) ─► Folder::refresh ─► sink
+//!     event ─► PendingFileEvents (5 ms after the last, at most 40 ms after the first) ─► Folder::refresh ─► sink
 //!     a folder came, a link was swapped, the queue overflowed, the folder is away ─► Folder::rescan
 //! ```
 //! Where the kernel grants no watch, the folder is looked at every second instead, and a Problem says so.
@@ -27,9 +27,9 @@ use nix::{
     sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
 };
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
-use self::pending::Pending;
+use self::pending::PendingFileEvents;
 use crate::{
     folder::{Folder, FolderError, listing},
     wakeup::Wakeup,
@@ -43,7 +43,7 @@ const LOOK_UNWATCHED: Duration = Duration::from_secs(1);
 pub struct Watch {
     folder: Arc<Mutex<Folder>>,
     wakeup: Arc<Wakeup>,
-    part: Part,
+    part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -87,7 +87,7 @@ impl Watch {
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 }
@@ -113,7 +113,7 @@ fn lock(folder: &Mutex<Folder>) -> MutexGuard<'_, Folder> {
 }
 
 /// What looking at everything came to.
-struct Look {
+struct ScanResult {
     changes: Vec<Change>,
     /// When nobody will say that it is time to look again.
     again: Option<Instant>,
@@ -129,9 +129,9 @@ struct Watcher<S> {
 }
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
-    fn run(mut self, first: Look) {
+    fn run(mut self, first: ScanResult) {
         self.heartbeat.enter_thread();
-        let mut pending = Pending::default();
+        let mut pending = PendingFileEvents::default();
         let mut look_again = first.again;
         self.tell(|_| first.changes);
         while !self.wakeup.is_stopping() {
@@ -181,7 +181,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
     }
 
     /// Looks at everything, and sets watches for what there is now.
-    fn look(&mut self, writing: &HashSet<Name>, now: Instant) -> Look {
+    fn look(&mut self, writing: &HashSet<Name>, now: Instant) -> ScanResult {
         let was_blind = self.kernel.is_blind();
         self.kernel.begin();
         self.kernel.watch_parent(&self.dir);
@@ -199,7 +199,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             (false, true) => now.checked_add(LOOK_UNWATCHED),
             (false, false) => None,
         };
-        Look { changes, again }
+        ScanResult { changes, again }
     }
 
     fn tell(&mut self, changes: impl FnOnce(&Self) -> Vec<Change>) {
@@ -210,7 +210,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         }
     }
 
-    fn note(&self, event: &InotifyEvent, pending: &mut Pending) {
+    fn note(&self, event: &InotifyEvent, pending: &mut PendingFileEvents) {
         let now = Instant::now();
         let lost = AddWatchFlags::IN_Q_OVERFLOW
             | AddWatchFlags::IN_IGNORED

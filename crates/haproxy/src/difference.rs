@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::{
     document::{Backend, Document, Frontend, Slot},
-    running::Running,
+    running::RunningConfig,
     runtime::commands::Command,
     words::Label,
 };
@@ -86,8 +86,8 @@ impl fmt::Display for ReloadReason {
 }
 
 impl Difference {
-    pub fn between(running: &Running, wanted: &Document) -> Difference {
-        let mut work = Work { running, wanted, reloads: BTreeMap::new() };
+    pub fn between(running: &RunningConfig, wanted: &Document) -> Difference {
+        let mut work = DiffBuilder { running, wanted, reloads: BTreeMap::new() };
         work.whole();
         let servers = work.servers();
         let (fresh, added, removed) = work.certificates();
@@ -107,12 +107,12 @@ impl Difference {
 
     /// Of members alone: these backends have them in these slots now, and all else is as wanted.
     pub fn of_members(
-        running: &Running,
+        running: &RunningConfig,
         wanted: &Document,
         changed: &BTreeMap<Label, Vec<Slot>>,
     ) -> Difference {
-        let mut work = Work { running, wanted, reloads: BTreeMap::new() };
-        let mut servers = servers::Servers::default();
+        let mut work = DiffBuilder { running, wanted, reloads: BTreeMap::new() };
+        let mut servers = servers::ServerChanges::default();
         for (name, slots) in changed {
             work.servers_of(name, slots, &mut servers);
         }
@@ -124,13 +124,14 @@ impl Difference {
     }
 }
 
-struct Work<'a> {
-    running: &'a Running,
+/// A [`Difference`] that is being made.
+struct DiffBuilder<'a> {
+    running: &'a RunningConfig,
     wanted: &'a Document,
     reloads: BTreeMap<ReloadReason, usize>,
 }
 
-impl Work<'_> {
+impl DiffBuilder<'_> {
     fn reload(&mut self, reason: ReloadReason) {
         *self.reloads.entry(reason).or_default() += 1;
     }

@@ -19,7 +19,7 @@ use crate::{
     words::{Folder, Key, Label},
 };
 
-/// Everything by its name in HAProxy, or by its file's.
+/// The configuration of HAProxy as data: everything by its name in HAProxy, or by its file's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     pub version: Version,
@@ -49,7 +49,7 @@ pub struct Origins {
 /// Of the process. What is different here needs a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
-    /// Below it lie all files but for the configuration: [`Place::path`].
+    /// Below it lie all files but for the configuration: [`FileKind::path`].
     pub folder: Folder,
     /// `None`: as many as there are processors.
     pub threads: Option<u16>,
@@ -73,9 +73,9 @@ impl Default for Global {
 /// A file of [`Global::state`] in which nothing is known: without one, HAProxy warns.
 pub const NO_STATE: &str = "1\n";
 
-/// Where in the folder a file lies.
+/// Which folder a file lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum FileKind {
     Maps,
     CrtLists,
     Certificates,
@@ -83,18 +83,18 @@ pub enum Place {
     Pages,
 }
 
-impl Place {
-    pub const ALL: [Place; 5] =
-        [Place::Maps, Place::CrtLists, Place::Certificates, Place::Authorities, Place::Pages];
+impl FileKind {
+    pub const ALL: [FileKind; 5] =
+        [FileKind::Maps, FileKind::CrtLists, FileKind::Certificates, FileKind::Authorities, FileKind::Pages];
 
     /// Below [`Global::folder`].
     pub fn name(self) -> &'static str {
         match self {
-            Place::Maps => "maps",
-            Place::CrtLists => "crt-lists",
-            Place::Certificates => "certificates",
-            Place::Authorities => "authorities",
-            Place::Pages => "pages",
+            FileKind::Maps => "maps",
+            FileKind::CrtLists => "crt-lists",
+            FileKind::Certificates => "certificates",
+            FileKind::Authorities => "authorities",
+            FileKind::Pages => "pages",
         }
     }
 
@@ -117,7 +117,7 @@ impl Global {
 
 /// How HAProxy finds a key in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Find {
+pub enum MapMatch {
     /// `map_str`: the key itself.
     Exact,
     /// `map_beg`: the longest key that the text begins with; in a tree, so that the order of lines means nothing.
@@ -128,7 +128,7 @@ pub enum Find {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
-    pub find: Find,
+    pub find: MapMatch,
     /// In this order; no key twice.
     pub entries: Vec<(Key, Key)>,
 }
@@ -143,7 +143,7 @@ pub struct CrtList {
 pub struct CrtEntry {
     /// Of [`Document::certificates`].
     pub certificate: Label,
-    pub tls: TlsTerms,
+    pub tls: TlsOptions,
     /// `shop.example`, `*.example`; none: what the certificate itself names, and for a first entry, the rest.
     pub names: Vec<Key>,
 }

@@ -25,27 +25,27 @@ use seaway_model::{
     Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, config::ReservedPorts, load_balancer::Trust,
 };
 
-use self::backends::Before;
+use self::backends::PreviousBackends;
 use crate::{
-    document::{Answer, Backend, Document, Global, Origins, Settings},
+    document::{Backend, Document, Global, ImmediateResponse, Origins, Settings},
     version::Version,
     words::{Label, Text},
 };
 
 /// What is to be served, on which HAProxy.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ConfigInput<'a> {
     pub load_balancers: &'a BTreeMap<Owner, Arc<LoadBalancer>>,
     pub version: Version,
     pub global: &'a Global,
-    pub unusable: &'a Unusable,
+    pub unusable: &'a Exclusions,
     /// What was served before: members keep their slots, and a new pool takes a spare backend.
     pub before: Option<&'a Document>,
 }
 
-/// What cannot be used: HAProxy would refuse the whole file because of one.
+/// What cannot be used, and is left out: HAProxy would refuse the whole file because of one.
 #[derive(Clone, Debug, Default)]
-pub struct Unusable {
+pub struct Exclusions {
     /// Objects, because of their certificate or key.
     pub certificates: BTreeSet<ObjectRef>,
     /// Texts in which not each certificate of an authority can be read.
@@ -55,7 +55,7 @@ pub struct Unusable {
 }
 
 /// The same for the same values, whatever their order in time was, but for what `before` keeps in its place.
-pub fn document(wanted: Wanted<'_>) -> (Document, Vec<(Owner, Problem)>) {
+pub fn document(wanted: ConfigInput<'_>) -> (Document, Vec<(Owner, Problem)>) {
     let document = Document {
         version: wanted.version,
         global: wanted.global.clone(),
@@ -68,13 +68,13 @@ pub fn document(wanted: Wanted<'_>) -> (Document, Vec<(Owner, Problem)>) {
         pages: BTreeMap::new(),
         origins: Origins::default(),
     };
-    let mut work = Work {
+    let mut work = DocumentBuilder {
         wanted,
         document,
         problems: Vec::new(),
         taken: BTreeSet::new(),
         names: BTreeMap::new(),
-        before: wanted.before.map(Before::of).unwrap_or_default(),
+        before: wanted.before.map(PreviousBackends::of).unwrap_or_default(),
     };
     for (owner, load_balancer) in wanted.load_balancers {
         work.load_balancer(owner, load_balancer);
@@ -97,21 +97,22 @@ pub fn authorities(load_balancer: &LoadBalancer) -> BTreeSet<&Name> {
     of_members.chain(of_clients).filter(|it| !it.is_empty()).collect()
 }
 
-struct Work<'a> {
-    wanted: Wanted<'a>,
+/// A [`Document`] that is being made.
+struct DocumentBuilder<'a> {
+    wanted: ConfigInput<'a>,
     document: Document,
     problems: Vec<(Owner, Problem)>,
     /// Sockets that a frontend has.
     taken: BTreeSet<SocketAddr>,
     /// Backends by what they serve.
     names: BTreeMap<String, Label>,
-    before: Before<'a>,
+    before: PreviousBackends<'a>,
 }
 
 /// The backend that answers 503 for what must not be served otherwise.
 const UNAVAILABLE: &str = "unavailable";
 
-impl Work<'_> {
+impl DocumentBuilder<'_> {
     fn unsupported(&mut self, owner: &Owner, option: &str, what: impl Into<String>) {
         self.problem(owner, option, Reason::Unsupported, what.into());
     }
@@ -130,7 +131,7 @@ impl Work<'_> {
             about: about("what HAProxy cannot serve: docs/haproxy.md"),
             settings: Settings {
                 is_http: true,
-                answer: Some(Answer::Return { code: 503, page: None }),
+                answer: Some(ImmediateResponse::Return { code: 503, page: None }),
                 ..Settings::default()
             },
             slots: Vec::new(),

@@ -2,17 +2,17 @@
 
 use crate::runtime::{
     observed,
-    reply::{Expected, Replies},
+    reply::{ExpectedReply, ReplySplitter},
     statistics::statistics,
 };
 
 /// Replies are the same however they are cut; no table makes more of itself than it has lines.
 pub fn haproxy(bytes: &[u8]) {
     let cut = |size: usize| {
-        let mut replies = Replies::default();
+        let mut replies = ReplySplitter::default();
         let mut all: Vec<String> = Vec::new();
         for piece in bytes.chunks(size.max(1)) {
-            replies.take_in(piece);
+            replies.push_bytes(piece);
             all.extend(std::iter::from_fn(|| replies.next_reply()));
         }
         (all, replies.waiting())
@@ -22,19 +22,19 @@ pub fn haproxy(bytes: &[u8]) {
     assert_eq!(cut(3), whole);
     for reply in &whole.0 {
         for expected in [
-            Expected::Silence,
-            Expected::Says("Success!"),
-            Expected::Number("New version created: "),
-            Expected::Address,
-            Expected::SilenceOr("Key not found."),
-            Expected::Table,
+            ExpectedReply::Silence,
+            ExpectedReply::Says("Success!"),
+            ExpectedReply::Number("New version created: "),
+            ExpectedReply::Address,
+            ExpectedReply::SilenceOr("Key not found."),
+            ExpectedReply::Table,
         ] {
             if let Err(refusal) = expected.judge(reply) {
                 assert!(!refusal.0.contains('\n') && refusal.0.chars().count() <= 200);
             }
         }
         let unknown = reply.trim().starts_with("Unknown command");
-        assert!(!unknown || Expected::Says("U").judge(reply).is_err(), "what is unknown was not done");
+        assert!(!unknown || ExpectedReply::Says("U").judge(reply).is_err(), "what is unknown was not done");
     }
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().count();

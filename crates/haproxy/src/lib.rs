@@ -22,7 +22,7 @@ pub mod version;
 pub mod words;
 
 pub use document::{Document, Global};
-pub use from::{Unusable, Wanted, authorities, changed_members, document, members_in_slots};
-pub use print::{Files, MARK, files, is_ours};
+pub use from::{ConfigInput, Exclusions, authorities, changed_members, document, members_in_slots};
+pub use print::{MARK, RenderedFiles, files, is_ours};
 pub use process::{Haproxy, Options, ProcessError, Report, version};
 pub use version::Version;

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use crate::{
-    document::{Document, Place, TlsTerms},
+    document::{Document, FileKind, TlsOptions},
     words::{Folder, Text},
 };
 
@@ -23,25 +23,29 @@ pub fn is_ours(text: &str) -> bool {
 }
 
 /// What HAProxy is started with, and all other files by their whole paths. Keys are among them: only those of
-/// [`Place::Certificates`] are secret.
+/// [`FileKind::Certificates`] are secret.
 #[derive(Debug)]
-pub struct Files {
+pub struct RenderedFiles {
     pub configuration: String,
-    pub others: BTreeMap<String, (Place, SecretString)>,
+    pub others: BTreeMap<String, (FileKind, SecretString)>,
 }
 
-pub fn files(document: &Document) -> Files {
+pub fn files(document: &Document) -> RenderedFiles {
     let folder = &document.global.folder;
     let mut others = BTreeMap::new();
-    let mut put = |place: Place, name, text: String| {
+    let mut put = |place: FileKind, name, text: String| {
         others.insert(place.path(folder, name), (place, SecretString::from(text)));
     };
     for (name, map) in &document.maps {
-        put(Place::Maps, name, map.entries.iter().map(|(key, value)| format!("{key} {value}\n")).collect());
+        put(
+            FileKind::Maps,
+            name,
+            map.entries.iter().map(|(key, value)| format!("{key} {value}\n")).collect(),
+        );
     }
     for (name, list) in &document.crt_lists {
         let entries = list.entries.iter().map(|entry| {
-            let path = Place::Certificates.path(folder, &entry.certificate);
+            let path = FileKind::Certificates.path(folder, &entry.certificate);
             let mut line = format!("{path} [{}]", tls_terms(&entry.tls, folder));
             for name in &entry.names {
                 let _ = write!(line, " {name}");
@@ -49,22 +53,22 @@ pub fn files(document: &Document) -> Files {
             line.push('\n');
             line
         });
-        put(Place::CrtLists, name, entries.collect());
+        put(FileKind::CrtLists, name, entries.collect());
     }
     for (name, pem) in &document.certificates {
-        put(Place::Certificates, name, pem.expose().to_owned());
+        put(FileKind::Certificates, name, pem.expose().to_owned());
     }
     for (name, text) in &document.authorities {
-        put(Place::Authorities, name, text.to_string());
+        put(FileKind::Authorities, name, text.to_string());
     }
     for (name, text) in &document.pages {
-        put(Place::Pages, name, text.to_string());
+        put(FileKind::Pages, name, text.to_string());
     }
-    Files { configuration: configuration(document), others }
+    RenderedFiles { configuration: configuration(document), others }
 }
 
 fn configuration(document: &Document) -> String {
-    let mut page = Page::default();
+    let mut page = ConfigWriter::default();
     page.text.push_str(MARK);
     page.text.push_str(&format!(
         " for HAProxy {} and later. Changes here are lost: it is written again from Services and routes.\n",
@@ -81,7 +85,7 @@ fn configuration(document: &Document) -> String {
     page.text
 }
 
-fn global(document: &Document, page: &mut Page) {
+fn global(document: &Document, page: &mut ConfigWriter) {
     let global = &document.global;
     page.section("", "global");
     // HAProxy would share ports with other programs that share theirs, such as another HAProxy, and each would get some of
@@ -118,11 +122,11 @@ fn global(document: &Document, page: &mut Page) {
 
 /// Lines in sections.
 #[derive(Default)]
-struct Page {
+struct ConfigWriter {
     text: String,
 }
 
-impl Page {
+impl ConfigWriter {
     fn section(&mut self, about: &str, head: impl std::fmt::Display) {
         self.text.push('\n');
         if !about.is_empty() {
@@ -155,17 +159,17 @@ fn milliseconds(time: Duration) -> String {
 const WORDS: usize = 50;
 
 /// A condition of this name: the client has an address in the list. Lines of one name are one condition.
-fn ranges(name: impl std::fmt::Display, list: &[IpNet], page: &mut Page) {
+fn ranges(name: impl std::fmt::Display, list: &[IpNet], page: &mut ConfigWriter) {
     for some in list.chunks(WORDS) {
         let words: Vec<String> = some.iter().map(IpNet::to_string).collect();
         page.line(format_args!("acl {name} src {}", words.join(" ")));
     }
 }
 
-pub(crate) fn tls_terms(terms: &TlsTerms, folder: &Folder) -> String {
+pub(crate) fn tls_terms(terms: &TlsOptions, folder: &Folder) -> String {
     let mut words = format!("ssl-min-ver {}", if terms.modern { "TLSv1.3" } else { "TLSv1.2" });
     if let Some((authorities, required)) = &terms.clients {
-        let path = Place::Authorities.path(folder, authorities);
+        let path = FileKind::Authorities.path(folder, authorities);
         let verify = if *required { "required" } else { "optional" };
         let _ = write!(words, " ca-file {path} verify {verify}");
     }

@@ -9,9 +9,9 @@
 
 mod alerts;
 mod files;
-mod keeper;
 mod launch;
 mod rights;
+mod supervisor;
 
 use std::{
     collections::BTreeMap,
@@ -121,13 +121,13 @@ pub struct Report {
 /// A running HAProxy. Dropping it kills it; [`Haproxy::stop`] lets connections end.
 #[derive(Debug)]
 pub struct Haproxy {
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<SupervisorCommand>,
     report: watch::Receiver<Report>,
     keeper: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-enum Order {
+enum SupervisorCommand {
     Serve(Arc<Document>, oneshot::Sender<Result<(), Arc<ProcessError>>>),
     /// Members alone, in the slots of these backends.
     Members(BTreeMap<Label, Vec<Slot>>, oneshot::Sender<Result<(), Arc<ProcessError>>>),
@@ -138,7 +138,7 @@ impl Haproxy {
     /// Returns once it serves.
     pub async fn start(options: Options, document: Arc<Document>) -> Result<Haproxy, ProcessError> {
         let (tell, report) = watch::channel(Report::default());
-        let keeper = keeper::Keeper::start(options, document, tell).await?;
+        let keeper = supervisor::ProcessSupervisor::start(options, document, tell).await?;
         let (orders, taken) = mpsc::channel(64);
         Ok(Haproxy { orders, report, keeper: tokio::spawn(keeper.run(taken)) })
     }
@@ -147,7 +147,7 @@ impl Haproxy {
     pub async fn serve(&self, document: Arc<Document>) -> Result<(), Arc<ProcessError>> {
         let (tell, done) = oneshot::channel();
         let stopped = || Arc::new(ProcessError::Stopped);
-        self.orders.send(Order::Serve(document, tell)).await.map_err(|_| stopped())?;
+        self.orders.send(SupervisorCommand::Serve(document, tell)).await.map_err(|_| stopped())?;
         done.await.map_err(|_| stopped())?
     }
 
@@ -155,7 +155,7 @@ impl Haproxy {
     pub async fn serve_members(&self, changed: BTreeMap<Label, Vec<Slot>>) -> Result<(), Arc<ProcessError>> {
         let (tell, done) = oneshot::channel();
         let stopped = || Arc::new(ProcessError::Stopped);
-        self.orders.send(Order::Members(changed, tell)).await.map_err(|_| stopped())?;
+        self.orders.send(SupervisorCommand::Members(changed, tell)).await.map_err(|_| stopped())?;
         done.await.map_err(|_| stopped())?
     }
 
@@ -165,7 +165,7 @@ impl Haproxy {
 
     /// It takes no new connections, and ends with its last one, or when `hard_stop` has passed.
     pub async fn stop(mut self) {
-        let _ = self.orders.send(Order::Stop).await;
+        let _ = self.orders.send(SupervisorCommand::Stop).await;
         let _ = (&mut self.keeper).await;
     }
 

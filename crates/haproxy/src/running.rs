@@ -3,17 +3,17 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use crate::{
-    document::{CrtEntry, Document, Pem, Place, Slot, SlotState},
+    document::{CrtEntry, Document, FileKind, Pem, Slot, SlotState},
     runtime::{
-        commands::{Command, Server, ServerState},
-        observed::ServersSeen,
+        commands::{Command, ServerName, ServerState},
+        observed::ObservedServers,
     },
     words::{Key, Label},
 };
 
 /// Each command that HAProxy did is taken down here, so that what is left to do is known where one of them fails.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Running {
+pub struct RunningConfig {
     /// As it was read: what no command changes.
     pub document: Arc<Document>,
     /// Whether HAProxy may have read another one since: nothing is known of how a reload ended.
@@ -21,7 +21,7 @@ pub struct Running {
     /// Of which HAProxy has all that needs no reload, if it is known: what is the same in another needs no second look.
     pub brought: Option<Arc<Document>>,
     /// By backend and name.
-    pub servers: BTreeMap<Label, BTreeMap<Label, ServerNow>>,
+    pub servers: BTreeMap<Label, BTreeMap<Label, RunningServer>>,
     /// By their paths, as all that follows.
     pub maps: BTreeMap<String, Vec<(Key, Key)>>,
     pub crt_lists: BTreeMap<String, Vec<CrtEntry>>,
@@ -29,7 +29,7 @@ pub struct Running {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerNow {
+pub struct RunningServer {
     /// `None`: a free slot that never had one.
     pub at: Option<SocketAddr>,
     pub weight: Option<u16>,
@@ -39,17 +39,17 @@ pub struct ServerNow {
     pub tls_name: Option<Label>,
 }
 
-impl ServerNow {
+impl RunningServer {
     /// As the file has it.
-    pub fn of(slot: &Slot) -> ServerNow {
-        let free = ServerNow {
+    pub fn of(slot: &Slot) -> RunningServer {
+        let free = RunningServer {
             at: None,
             weight: None,
             state: ServerState::Maintenance,
             backup: false,
             tls_name: None,
         };
-        slot.member.as_ref().map_or(free, |it| ServerNow {
+        slot.member.as_ref().map_or(free, |it| RunningServer {
             at: Some(it.at),
             // One that drains has no weight: it stays with clients that have its cookie.
             weight: Some(if it.state == SlotState::Drain { 0 } else { it.weight }),
@@ -60,34 +60,37 @@ impl ServerNow {
     }
 }
 
-impl Running {
+impl RunningConfig {
     /// After a start or a reload.
-    pub fn loaded(document: Arc<Document>) -> Running {
+    pub fn loaded(document: Arc<Document>) -> RunningConfig {
         let folder = &document.global.folder;
         let lists = document.crt_lists.iter();
-        Running {
+        RunningConfig {
             may_be_another: false,
             brought: Some(document.clone()),
             servers: (document.backends.iter())
                 .map(|(name, it)| {
-                    (name.clone(), it.slots.iter().map(|it| (it.name.clone(), ServerNow::of(it))).collect())
+                    (
+                        name.clone(),
+                        it.slots.iter().map(|it| (it.name.clone(), RunningServer::of(it))).collect(),
+                    )
                 })
                 .collect(),
             maps: (document.maps.iter())
-                .map(|(name, it)| (Place::Maps.path(folder, name), it.entries.clone()))
+                .map(|(name, it)| (FileKind::Maps.path(folder, name), it.entries.clone()))
                 .collect(),
             crt_lists: lists
-                .map(|(name, it)| (Place::CrtLists.path(folder, name), it.entries.clone()))
+                .map(|(name, it)| (FileKind::CrtLists.path(folder, name), it.entries.clone()))
                 .collect(),
             certificates: (document.certificates.iter())
-                .map(|(name, it)| (Place::Certificates.path(folder, name), it.clone()))
+                .map(|(name, it)| (FileKind::Certificates.path(folder, name), it.clone()))
                 .collect(),
             document,
         }
     }
 
     /// What HAProxy itself says of its servers, which counts.
-    pub fn see_servers(&mut self, seen: &ServersSeen) {
+    pub fn record_servers(&mut self, seen: &ObservedServers) {
         self.brought = None;
         let known = |backend: &Label, name: &Label| {
             seen.get(&(backend.as_str().to_owned(), name.as_str().to_owned()))
@@ -110,7 +113,7 @@ impl Running {
     }
 
     /// The same of a map; what is no key of ours is left to be removed as one, or the map is replaced.
-    pub fn see_map(&mut self, path: &str, seen: &[(String, String)]) {
+    pub fn record_map(&mut self, path: &str, seen: &[(String, String)]) {
         self.brought = None;
         let keys = seen.iter().filter_map(|(key, value)| Key::new(key).zip(Key::new(value)));
         *self.map(path) = keys.collect();
@@ -119,7 +122,7 @@ impl Running {
     /// What a command that was done changed.
     pub fn apply(&mut self, command: &Command) {
         self.brought = None;
-        let mut server = |at: &Server, change: &dyn Fn(&mut ServerNow)| {
+        let mut server = |at: &ServerName, change: &dyn Fn(&mut RunningServer)| {
             let backend = self.servers.get_mut(&at.backend);
             backend.and_then(|it| it.get_mut(&at.name)).into_iter().for_each(change);
         };
@@ -129,7 +132,7 @@ impl Running {
             Command::SetState(at, state) => server(at, &|it| it.state = *state),
             Command::ForgetChecks(_) => {}
             Command::AddServer(at, new) => {
-                let now = ServerNow {
+                let now = RunningServer {
                     at: Some(new.at),
                     weight: Some(new.weight),
                     state: ServerState::Maintenance,

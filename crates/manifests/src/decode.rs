@@ -19,8 +19,8 @@ mod reads;
 use std::{cell::RefCell, collections::HashSet, fmt};
 
 pub use self::{
-    fields::{IntOrText, lenient_ip},
-    reads::{Expected, FieldReads, PathPart},
+    fields::{IntOrString, lenient_ip},
+    reads::{FieldReads, FieldType, PathPart},
 };
 pub use seaway_plan::spelling::nearest;
 
@@ -31,7 +31,7 @@ const MOST_FAULTS: usize = 100;
 
 /// One thing wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ValidationError {
     /// `spec.ports[0].port`
     pub field: String,
     pub at: Position,
@@ -39,7 +39,7 @@ pub struct Fault {
     pub message: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.field.is_empty() {
             f.write_str(&self.message)
@@ -51,23 +51,23 @@ impl fmt::Display for Fault {
 
 /// Collects what is wrong while a tree is decoded to its end: all of it is told at once.
 #[derive(Debug, Default)]
-pub struct Faults {
-    told: RefCell<Vec<Fault>>,
+pub struct ValidationErrors {
+    told: RefCell<Vec<ValidationError>>,
     /// What is asked, if somebody wants to know that.
     reads: Option<RefCell<FieldReads>>,
 }
 
-impl Faults {
+impl ValidationErrors {
     /// Takes down which fields are asked for as well.
-    pub fn recording() -> Faults {
-        Faults { reads: Some(RefCell::default()), ..Faults::default() }
+    pub fn recording() -> ValidationErrors {
+        ValidationErrors { reads: Some(RefCell::default()), ..ValidationErrors::default() }
     }
 
     pub fn into_reads(self) -> FieldReads {
         self.reads.map(RefCell::into_inner).unwrap_or_default()
     }
 
-    pub fn push(&self, fault: Fault) {
+    pub fn push(&self, fault: ValidationError) {
         self.told.borrow_mut().push(fault);
     }
 
@@ -76,7 +76,7 @@ impl Faults {
     }
 
     /// In the order of the text.
-    pub fn into_sorted(self) -> Vec<Fault> {
+    pub fn into_sorted(self) -> Vec<ValidationError> {
         let mut faults = self.told.into_inner();
         faults.sort_by_key(|fault| fault.at);
         // A field that is looked at twice is wrong once.
@@ -94,7 +94,7 @@ pub struct Field<'a> {
     at: Position,
     parent: Option<&'a Field<'a>>,
     step: Step<'a>,
-    faults: &'a Faults,
+    faults: &'a ValidationErrors,
     /// Of a Secret: values are not repeated in messages.
     quiet: bool,
 }
@@ -108,7 +108,7 @@ enum Step<'a> {
 }
 
 impl<'a> Field<'a> {
-    pub fn root(node: &'a Node, faults: &'a Faults) -> Field<'a> {
+    pub fn root(node: &'a Node, faults: &'a ValidationErrors) -> Field<'a> {
         Field { node: Some(node), at: node.at, parent: None, step: Step::Root, faults, quiet: false }
     }
 
@@ -120,12 +120,12 @@ impl<'a> Field<'a> {
     }
 
     /// The same field, whose faults are collected in `faults`.
-    pub(crate) fn with_faults<'b>(&'b self, faults: &'b Faults) -> Field<'b> {
+    pub(crate) fn with_errors<'b>(&'b self, faults: &'b ValidationErrors) -> Field<'b> {
         Field { faults, ..*self }
     }
 
     /// Adds faults that were collected elsewhere.
-    pub(crate) fn add_faults(&self, faults: Faults) {
+    pub(crate) fn add_errors(&self, faults: ValidationErrors) {
         self.faults.told.borrow_mut().extend(faults.told.into_inner());
     }
 
@@ -151,7 +151,7 @@ impl<'a> Field<'a> {
 
     /// The field's tree, unless it is absent or null.
     pub fn node(&self) -> Option<&'a Node> {
-        self.note(Expected::Other);
+        self.note(FieldType::Other);
         self.present()
     }
 
@@ -168,7 +168,7 @@ impl<'a> Field<'a> {
     }
 
     /// Whether there is something, and no map.
-    pub fn is_no_map(&self) -> bool {
+    pub fn is_not_a_map(&self) -> bool {
         self.present().is_some_and(|node| !matches!(node.value, Value::Map(_)))
     }
 
@@ -192,7 +192,7 @@ impl<'a> Field<'a> {
 
     /// The items of a list; none of anything else.
     pub fn items(&'a self) -> impl ExactSizeIterator<Item = Field<'a>> {
-        self.note(Expected::List);
+        self.note(FieldType::List);
         let items: &'a [Node] = match self.present().map(|node| (node, &node.value)) {
             Some((_, Value::List(items))) => items,
             Some((node, _)) => {
@@ -212,7 +212,7 @@ impl<'a> Field<'a> {
 
     /// The keys of a map with their values; none of anything else.
     pub fn entries(&'a self) -> impl ExactSizeIterator<Item = (&'a str, Field<'a>)> {
-        self.note(Expected::Map);
+        self.note(FieldType::Map);
         let entries = match self.present().map(|node| (node, &node.value)) {
             Some((_, Value::Map(entries))) => entries.as_slice(),
             Some((node, _)) => {
@@ -231,37 +231,37 @@ impl<'a> Field<'a> {
     }
 
     /// For maps all of whose keys are known.
-    pub fn object(&'a self) -> Object<'a> {
+    pub fn object(&'a self) -> FieldMap<'a> {
         let _reports_what_is_no_map = self.entries();
-        Object { field: self, taken: RefCell::default() }
+        FieldMap { field: self, taken: RefCell::default() }
     }
 }
 
 /// Faults, in the words of the API server's field errors: each of these adds one, as `field.Required` and the others of
 /// Kubernetes' `field` package make one.
 impl Field<'_> {
-    pub fn fault(&self, message: impl Into<String>) {
-        self.faults.push(Fault { field: self.path(), at: self.at, message: message.into() });
+    pub fn error(&self, message: impl Into<String>) {
+        self.faults.push(ValidationError { field: self.path(), at: self.at, message: message.into() });
     }
 
-    pub fn invalid(&self, value: impl Shown, why: &str) {
+    pub fn invalid(&self, value: impl DisplayValue, why: &str) {
         match self.quiet {
-            true => self.fault(format!("Invalid value: {why}")),
-            false => self.fault(format!("Invalid value: {}: {why}", value.shown())),
+            true => self.error(format!("Invalid value: {why}")),
+            false => self.error(format!("Invalid value: {}: {why}", value.shown())),
         }
     }
 
     pub fn required(&self, why: &str) {
-        self.fault(detailed("Required value", why));
+        self.error(detailed("Required value", why));
     }
 
     pub fn forbidden(&self, why: &str) {
-        self.fault(detailed("Forbidden", why));
+        self.error(detailed("Forbidden", why));
     }
 
     pub fn unsupported(&self, value: &str, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
-        self.fault(format!("Unsupported value: {value:?}: supported values: {}", supported.join(", ")));
+        self.error(format!("Unsupported value: {value:?}: supported values: {}", supported.join(", ")));
     }
 
     /// As [`Field::unsupported`], with the value that was probably meant.
@@ -269,18 +269,18 @@ impl Field<'_> {
         let quoted: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
         let near = nearest(value, supported).map(|near| format!(" (did you mean {near:?}?)"));
         let supported = quoted.join(", ");
-        self.fault(format!(
+        self.error(format!(
             "Unsupported value: {value:?}: supported values: {supported}{}",
             near.unwrap_or_default()
         ));
     }
 
-    pub fn duplicate(&self, value: impl Shown) {
-        self.fault(format!("Duplicate value: {}", value.shown()));
+    pub fn duplicate(&self, value: impl DisplayValue) {
+        self.error(format!("Duplicate value: {}", value.shown()));
     }
 
     pub fn too_many(&self, there: usize, allowed: usize) {
-        self.fault(format!("Too many: {there}: must have at most {allowed} items"));
+        self.error(format!("Too many: {there}: must have at most {allowed} items"));
     }
 
     fn wrong_type(&self, node: &Node, wanted: &str) {
@@ -289,8 +289,8 @@ impl Field<'_> {
             _ => "",
         };
         match self.quiet {
-            true => self.fault(format!("Invalid value: must be {wanted}{hint}")),
-            false => self.fault(format!("Invalid value: {}: must be {wanted}{hint}", node.shown())),
+            true => self.error(format!("Invalid value: must be {wanted}{hint}")),
+            false => self.error(format!("Invalid value: {}: must be {wanted}{hint}", node.shown())),
         }
     }
 }
@@ -300,11 +300,11 @@ fn detailed(what: &str, why: &str) -> String {
 }
 
 /// How a value looks within a fault: text in quotes, numbers bare.
-pub trait Shown {
+pub trait DisplayValue {
     fn shown(&self) -> String;
 }
 
-impl Shown for &str {
+impl DisplayValue for &str {
     fn shown(&self) -> String {
         const LONGEST: usize = 200;
         match self.char_indices().nth(LONGEST) {
@@ -314,13 +314,13 @@ impl Shown for &str {
     }
 }
 
-impl Shown for i64 {
+impl DisplayValue for i64 {
     fn shown(&self) -> String {
         self.to_string()
     }
 }
 
-impl Shown for &Node {
+impl DisplayValue for &Node {
     fn shown(&self) -> String {
         match &self.value {
             Value::Null => "null".to_owned(),
@@ -335,12 +335,12 @@ impl Shown for &Node {
 }
 
 /// A map whose keys are taken by name; what nobody took is unknown.
-pub struct Object<'a> {
+pub struct FieldMap<'a> {
     field: &'a Field<'a>,
     taken: RefCell<Vec<&'a str>>,
 }
 
-impl<'a> Object<'a> {
+impl<'a> FieldMap<'a> {
     pub fn take(&self, name: &'a str) -> Field<'a> {
         self.taken.borrow_mut().push(name);
         let field = self.field.child(name);
@@ -361,7 +361,7 @@ impl<'a> Object<'a> {
                     format!("unknown field (known ones: {})", known.join(", "))
                 }
             };
-            self.field.below(Step::Child(&entry.key), &entry.key).fault(message);
+            self.field.below(Step::Child(&entry.key), &entry.key).error(message);
         }
     }
 }
@@ -374,7 +374,7 @@ mod tests {
     /// What `read` makes of a text, and the faults it meets.
     pub(super) fn faults_of(text: &str, read: impl Fn(&Field<'_>)) -> Vec<String> {
         let roots = parse(text).expect("parses");
-        let faults = Faults::default();
+        let faults = ValidationErrors::default();
         read(&Field::root(&roots[0], &faults));
         faults.into_sorted().iter().map(|fault| format!("{}: {fault}", fault.at)).collect()
     }

@@ -1,13 +1,13 @@
 //! What to write, for faults whose words (a YAML reader's, an API server's) name the cause and no remedy.
 
 use crate::{
-    decode::Fault,
+    decode::ValidationError,
     object::{NOT_USED, UNTIL_CORRECTED},
 };
 
 /// Nothing, where the message says it already.
-pub fn hint(fault: &Fault) -> Option<String> {
-    let Fault { field, message, .. } = fault;
+pub fn hint(fault: &ValidationError) -> Option<String> {
+    let ValidationError { field, message, .. } = fault;
     let known = if field.is_empty() { syntax(message) } else { None };
     known
         .map(str::to_owned)
@@ -82,8 +82,8 @@ mod tests {
 
     fn hint_of(text: &str) -> String {
         let fault = match tree::parse(text) {
-            Err(error) => Fault { field: String::new(), at: error.at, message: error.message },
-            Ok(_) => read_text(text).remove(0).result.expect_err("it is wrong").faults.remove(0),
+            Err(error) => ValidationError { field: String::new(), at: error.at, message: error.message },
+            Ok(_) => read_text(text).remove(0).result.expect_err("it is wrong").errors.remove(0),
         };
         hint(&fault).unwrap_or_else(|| panic!("no hint: {fault}"))
     }

@@ -8,46 +8,46 @@ mod accepted;
 mod addresses;
 mod announcing;
 mod backends;
+mod cluster_scoped;
 mod endpoints;
+pub(crate) mod formats;
 mod http_route;
-mod known;
+mod kind_readers;
 mod known_fields;
+mod likely_mistakes;
 mod meta;
 mod misplaced;
-mod near_misses;
 mod pool;
 mod secret;
 mod service;
 mod slice;
-mod things;
-pub(crate) mod words;
 
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
-use self::known::{KNOWN, Known};
+use self::kind_readers::{KIND_READERS, KindReader};
 pub use self::{
     accepted::{AcceptedObject, SOURCE_RANGES, read_accepted},
+    cluster_scoped::implied_namespace,
     known_fields::known_fields,
-    meta::{HONOURED, uid, uuid},
+    likely_mistakes::UNTIL_CORRECTED,
+    meta::{ANNOTATION_PREFIXES, uid, uuid},
     misplaced::NOT_USED,
-    near_misses::UNTIL_CORRECTED,
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
-    things::implied_namespace,
 };
 use crate::{
-    decode::{Fault, Faults, Field, FieldReads, nearest},
+    decode::{Field, FieldReads, ValidationError, ValidationErrors, nearest},
     tree::{Node, Position, Value},
 };
 
 /// What one object of a document came to.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct ParsedObject {
     /// Its place in the list, if a `List` holds it.
     pub item: Option<usize>,
     pub at: Position,
-    pub result: Result<Object, Broken>,
+    pub result: Result<Object, InvalidObject>,
     /// What is said in it, and read by nobody: the rest of the object counts.
-    pub ignored: Vec<Fault>,
+    pub ignored: Vec<ValidationError>,
 }
 
 /// An object with what it says.
@@ -60,14 +60,14 @@ pub struct Object {
 
 /// An object that an API server would refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct InvalidObject {
     /// Which one it is, if as much can be told.
     pub reference: Option<ObjectRef>,
-    pub faults: Vec<Fault>,
+    pub errors: Vec<ValidationError>,
 }
 
 /// Reads the root of a document: an object, or a list of them. Kinds that are not ours are left out.
-pub fn read(root: &Node) -> Vec<Reading> {
+pub fn read(root: &Node) -> Vec<ParsedObject> {
     let mut readings = Vec::new();
     let listed = list_of(root);
     match (listed, &root.value) {
@@ -84,7 +84,7 @@ pub fn read(root: &Node) -> Vec<Reading> {
                     Some(_) => refuse(node, "", "a list within a list"),
                     None => read_one(node, of),
                 };
-                readings.extend(reading.map(|reading| Reading { item: Some(index), ..reading }));
+                readings.extend(reading.map(|reading| ParsedObject { item: Some(index), ..reading }));
             }
         }
         (None, Value::Map(_)) => readings.extend(read_one(root, None)),
@@ -95,14 +95,14 @@ pub fn read(root: &Node) -> Vec<Reading> {
 }
 
 /// `List`, or `ServiceList`, whose items need not say what they are.
-fn list_of(node: &Node) -> Option<Option<(&'static Known, &str)>> {
+fn list_of(node: &Node) -> Option<Option<(&'static KindReader, &str)>> {
     let kind = word(node, "kind")?;
     let item = kind.strip_suffix("List")?;
     let version = word(node, "apiVersion").unwrap_or_default();
     if item.is_empty() {
         return Some(None);
     }
-    KNOWN
+    KIND_READERS
         .iter()
         .find(|known| known.name == item && known.group() == group(version))
         .map(|known| Some((known, version)))
@@ -110,15 +110,15 @@ fn list_of(node: &Node) -> Option<Option<(&'static Known, &str)>> {
 
 /// Reads what an API server says is an object of this kind, in the version that we asked for; the items of its lists
 /// do not say so themselves. Nothing for kinds that no manifest has.
-pub fn read_as(kind: Kind, node: &Node) -> Option<Result<Object, Broken>> {
-    let known = KNOWN.iter().find(|known| known.kind == kind)?;
-    let faults = Faults::default();
+pub fn read_as(kind: Kind, node: &Node) -> Option<Result<Object, InvalidObject>> {
+    let known = KIND_READERS.iter().find(|known| known.kind == kind)?;
+    let faults = ValidationErrors::default();
     let root = Field::root(node, &faults);
     let facts = (known.read)(&root);
     Some(known.result(node, facts, faults))
 }
 
-fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Reading> {
+fn read_one(node: &Node, listed: Option<(&'static KindReader, &str)>) -> Option<ParsedObject> {
     let version = word(node, "apiVersion").or(listed.map(|(_, version)| version));
     let kind = word(node, "kind").or(listed.map(|(known, _)| known.name));
     let (version, kind) = match (version, kind) {
@@ -126,43 +126,43 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         // A folder may hold other YAML too; only what nearly is a manifest is worth a complaint.
         (None, None) if node.child("metadata").is_none() => return None,
         (_, None) => return refuse(node, "kind", "Required value: Object 'Kind' is missing"),
-        (None, _) if KNOWN.iter().all(|known| Some(known.name) != kind) => return None,
+        (None, _) if KIND_READERS.iter().all(|known| Some(known.name) != kind) => return None,
         (None, _) => return refuse(node, "apiVersion", "Required value: Object 'apiVersion' is missing"),
     };
-    let known = KNOWN.iter().find(|known| known.name == kind && known.group() == group(version));
+    let known = KIND_READERS.iter().find(|known| known.name == kind && known.group() == group(version));
     let Some(known) = known else { return misspelt(node, version, kind) };
-    let faults = Faults::default();
+    let faults = ValidationErrors::default();
     let root = Field::root(node, &faults);
     let facts = if known.version == version {
         (known.read)(&root).map(|facts| backends::expand_backends(&root, facts))
     } else {
         let why = format!("no matches for kind {kind:?} in version {version:?} (known: {:?})", known.version);
-        root.child("apiVersion").fault(why);
+        root.child("apiVersion").error(why);
         None
     };
-    let misses = near_misses::near_misses(known.kind, node);
+    let misses = likely_mistakes::likely_mistakes(known.kind, node);
     let mut ignored = misses.ignored;
     let mut result = known.result(node, facts, faults);
     if !misses.closing.is_empty() {
-        result = result.and_then(|object| near_misses::closed(object, &misses.closing));
+        result = result.and_then(|object| likely_mistakes::close_object(object, &misses.closing));
         ignored.extend(misses.closing);
     }
     Some(match result {
         // What is missing may be there under another name.
         Err(mut broken) => {
-            broken.faults.extend(ignored);
-            broken.faults.extend(near_misses::wrong_annotations(known.kind, node));
-            broken.faults.sort_by_key(|fault| fault.at);
-            broken.faults.dedup();
-            Reading { item: None, at: node.at, result: Err(broken), ignored: Vec::new() }
+            broken.errors.extend(ignored);
+            broken.errors.extend(likely_mistakes::wrong_annotations(known.kind, node));
+            broken.errors.sort_by_key(|fault| fault.at);
+            broken.errors.dedup();
+            ParsedObject { item: None, at: node.at, result: Err(broken), ignored: Vec::new() }
         }
-        result => Reading { item: None, at: node.at, result, ignored },
+        result => ParsedObject { item: None, at: node.at, result, ignored },
     })
 }
 
 /// The kinds of manifests: each with its name, its version and the fields that it may have.
 pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, FieldReads)> {
-    KNOWN.iter().map(|known| {
+    KIND_READERS.iter().map(|known| {
         let read = |root: &Field<'_>| {
             let _only_what_is_asked_counts = (known.read)(root);
         };
@@ -172,9 +172,9 @@ pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, FieldReads)>
 
 /// A kind that people expect to be served, and that is not, or an object that does not say what it is: left out of
 /// [`read`], for neither is broken.
-pub fn unserved_kind(root: &Node) -> Option<Fault> {
+pub fn unserved_kind(root: &Node) -> Option<ValidationError> {
     let fault = |node: &Node, field: &str, message: &str| {
-        Some(Fault { field: field.to_owned(), at: node.at, message: message.to_owned() })
+        Some(ValidationError { field: field.to_owned(), at: node.at, message: message.to_owned() })
     };
     match (word(root, "apiVersion"), word(root, "kind")) {
         (Some(version), Some(kind)) => {
@@ -206,8 +206,8 @@ const NOT_SERVED: &[(&str, &str, &str)] = &[
 ];
 
 /// A kind that is not ours is nobody's mistake, unless it nearly is one of ours.
-fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
-    if let Some(known) = KNOWN.iter().find(|known| known.name == kind)
+fn misspelt(node: &Node, version: &str, kind: &str) -> Option<ParsedObject> {
+    if let Some(known) = KIND_READERS.iter().find(|known| known.name == kind)
         && is_of_kubernetes(group(version))
     {
         let known = known.version;
@@ -215,7 +215,7 @@ fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
         return refuse(node.child("apiVersion")?, "apiVersion", &why);
     }
     let names: Vec<&str> =
-        KNOWN.iter().filter(|known| known.group() == group(version)).map(|known| known.name).collect();
+        KIND_READERS.iter().filter(|known| known.group() == group(version)).map(|known| known.name).collect();
     // A Pod is no Node with two letters wrong.
     let near = nearest(kind, &names).filter(|near| near.len().abs_diff(kind.len()) <= 1 && kind.len() > 4)?;
     refuse(
@@ -231,10 +231,10 @@ fn is_of_kubernetes(group: &str) -> bool {
         || group.ends_with(".k8s.io")
 }
 
-fn refuse(node: &Node, field: &str, message: &str) -> Option<Reading> {
-    let fault = Fault { field: field.to_owned(), at: node.at, message: message.to_owned() };
-    let broken = Broken { reference: None, faults: vec![fault] };
-    Some(Reading { item: None, at: node.at, result: Err(broken), ignored: Vec::new() })
+fn refuse(node: &Node, field: &str, message: &str) -> Option<ParsedObject> {
+    let fault = ValidationError { field: field.to_owned(), at: node.at, message: message.to_owned() };
+    let broken = InvalidObject { reference: None, errors: vec![fault] };
+    Some(ParsedObject { item: None, at: node.at, result: Err(broken), ignored: Vec::new() })
 }
 
 fn word<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
@@ -263,7 +263,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::tree::parse;
 
-    pub(crate) fn read_text(text: &str) -> Vec<Reading> {
+    pub(crate) fn read_text(text: &str) -> Vec<ParsedObject> {
         parse(text).expect("parses").iter().flat_map(read).collect()
     }
 
@@ -271,7 +271,7 @@ pub(crate) mod tests {
     pub(crate) fn facts(text: &str) -> Vec<Fact> {
         let mut readings = read_text(text);
         assert_eq!(readings.len(), 1, "{text}");
-        readings.remove(0).result.unwrap_or_else(|broken| panic!("{:?}", broken.faults)).facts
+        readings.remove(0).result.unwrap_or_else(|broken| panic!("{:?}", broken.errors)).facts
     }
 
     /// The only object's faults, each with its line.
@@ -279,7 +279,7 @@ pub(crate) mod tests {
         let mut readings = read_text(text);
         assert_eq!(readings.len(), 1, "{text}");
         let broken = readings.remove(0).result.expect_err("is refused");
-        broken.faults.iter().map(|fault| format!("{} {fault}", fault.at.line)).collect()
+        broken.errors.iter().map(|fault| format!("{} {fault}", fault.at.line)).collect()
     }
 
     #[test]
@@ -291,7 +291,7 @@ pub(crate) mod tests {
         assert_eq!(object.facts, facts(&written));
         let node: Node = serde_json::from_str(r#"{"metadata": {"name": "a"}}"#).expect("is JSON");
         let broken = read_as(Kind::Service, &node).expect("is known").expect_err("has no ports");
-        assert_eq!(broken.faults[0].field, "spec.ports");
+        assert_eq!(broken.errors[0].field, "spec.ports");
         assert!(read_as(Kind::Config, &node).is_none());
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What an AddressPool says of the way to its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Announce {
+pub enum AnnounceMode {
     /// A router has a route to hosts that serve them, or another program announces them.
     Static,
     /// Hosts answer for them by ARP and NDP, one at a time for each.
@@ -29,7 +29,7 @@ pub enum ConditionStatus {
 
 /// Whether the addresses of an owner are announced, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announced {
+pub struct AnnouncedCondition {
     pub status: ConditionStatus,
     pub reason: AnnouncedReason,
     pub message: String,
@@ -72,9 +72,9 @@ pub enum AnnouncedReason {
     BgpFailed,
 }
 
-impl Announced {
-    pub fn new(reason: AnnouncedReason, message: impl Into<String>) -> Announced {
-        Announced { status: reason.status(), reason, message: message.into() }
+impl AnnouncedCondition {
+    pub fn new(reason: AnnouncedReason, message: impl Into<String>) -> AnnouncedCondition {
+        AnnouncedCondition { status: reason.status(), reason, message: message.into() }
     }
 }
 
@@ -147,23 +147,23 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-impl Announce {
+impl AnnounceMode {
     /// What a pool may say.
-    pub const WORDS: [(&'static str, Announce); 5] = [
-        ("auto", Announce::Auto),
-        ("l2", Announce::Layer2),
-        ("bgp", Announce::Bgp),
-        ("static", Announce::Static),
-        ("none", Announce::None),
+    pub const WORDS: [(&'static str, AnnounceMode); 5] = [
+        ("auto", AnnounceMode::Auto),
+        ("l2", AnnounceMode::Layer2),
+        ("bgp", AnnounceMode::Bgp),
+        ("static", AnnounceMode::Static),
+        ("none", AnnounceMode::None),
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Announce::Static => "static",
-            Announce::Layer2 => "l2",
-            Announce::Bgp => "bgp",
-            Announce::Auto => "auto",
-            Announce::None => "none",
+            AnnounceMode::Static => "static",
+            AnnounceMode::Layer2 => "l2",
+            AnnounceMode::Bgp => "bgp",
+            AnnounceMode::Auto => "auto",
+            AnnounceMode::None => "none",
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{Name, ObjectRef, Time};
 
 /// What a host is to announce by BGP: all of it, whatever it announced before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BgpWanted {
+pub struct DesiredBgp {
     /// In the order of their names, which differ.
     pub sessions: Vec<Session>,
     /// The host is to announce nothing any more. Routers are asked to prefer others first (RFC 8326); then all is withdrawn.
@@ -37,7 +37,7 @@ pub struct Session {
     pub keepalive: Option<Duration>,
     pub connect_retry: Duration,
     pub password: Option<Password>,
-    pub hops: Hops,
+    pub hops: PeerDistance,
     /// How long the peer keeps routes of a host that restarts.
     pub graceful_restart: Option<Duration>,
     pub bfd: Option<Bfd>,
@@ -70,7 +70,7 @@ pub enum RemoteAs {
 
 /// How far away the peer may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Hops {
+pub enum PeerDistance {
     /// In a network of the host: packets are sent with TTL 1.
     Direct,
     /// So many routers away: the TTL of what is sent.
@@ -129,7 +129,7 @@ pub struct Route {
 pub struct BgpReport {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<Name, PeerReport>,
-    /// What is announced now, to which peers; of many, the first [`BgpReport::MOST_ROUTES`].
+    /// What is announced now, to which peers; of many, the first [`BgpReport::MAX_ROUTES`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<IpNet, BTreeSet<Name>>,
 }
@@ -171,7 +171,7 @@ pub enum PeerProgress {
 }
 
 impl BgpReport {
-    pub const MOST_ROUTES: usize = 1_000;
+    pub const MAX_ROUTES: usize = 1_000;
 
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty() && self.routes.is_empty()

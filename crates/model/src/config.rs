@@ -18,8 +18,8 @@ use crate::{
     fact::{Labels, TargetPort},
     layer2::Layer2,
     load_balancer::{
-        Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Reuse, Timeouts,
-        TlsProfile,
+        Balance, ClientAuth, ConnectionReuse, CookieKey, HealthCheck, HttpOptions, L4, Limits,
+        PassiveHealthCheck, Timeouts, TlsProfile,
     },
     name::{Name, ObjectRef},
 };
@@ -35,12 +35,12 @@ pub struct Config {
     /// Those of which `spec.loadBalancerClass` says this are served by a cloud.
     pub clouds: BTreeMap<Name, Arc<CloudDefaults>>,
     /// What becomes of what a cloud has of ours and nobody asked to delete.
-    pub orphans: Orphans,
+    pub orphans: OrphanPolicy,
     /// Which Services of clouds are adopted that another controller serves, and how fast.
-    pub adopt: Adopt,
-    pub pools: PoolRules,
+    pub adopt: AdoptionConfig,
+    pub pools: AddressPoolRules,
     /// `tcpServices` and `udpServices`, in their order.
-    pub exposed: Vec<Exposed>,
+    pub exposed: Vec<ExposedPort>,
     pub front_door: FrontDoor,
     /// Where this process itself answers, and lets whoever comes from this machine change things: nobody's member.
     pub status_page: Vec<SocketAddr>,
@@ -55,7 +55,7 @@ pub struct Config {
 
 /// What becomes of orphans: of what a cloud has of ours, for owners whose deletion was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Orphans {
+pub enum OrphanPolicy {
     /// They are left as they are, and told.
     Report,
     Delete,
@@ -63,7 +63,7 @@ pub enum Orphans {
 
 /// One port of a Service on the host's own addresses, asked for by the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exposed {
+pub struct ExposedPort {
     /// `tcpServices[0]`.
     pub key: Name,
     pub l4: L4,
@@ -80,16 +80,16 @@ pub struct Exposed {
 /// The listener that Services share, by path and by host name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontDoor {
-    pub opens: Opens,
+    pub opens: OpenPolicy,
     pub addresses: Vec<IpAddr>,
     pub port: u16,
-    pub services: Admission,
-    pub routes: Routes,
+    pub services: FrontDoorServices,
+    pub routes: FrontDoorRoutes,
     pub owners: HostOwners,
     /// `/shop/cart` is `/cart` to the Service `shop`.
     pub strip_prefix: bool,
     /// The answer to what no rule matches, if it is not the usual one.
-    pub unmatched: Option<Unmatched>,
+    pub unmatched: Option<UnmatchedResponse>,
     pub http: HttpOptions,
     pub tls: FrontDoorTls,
     /// Further ones by their names: those of them are not nested. Host names and paths are there only if their objects say so.
@@ -101,19 +101,19 @@ pub struct FrontDoor {
 pub struct FrontDoorTls {
     pub port: u16,
     /// Beside those that are named here.
-    pub secrets: Secrets,
+    pub secrets: TlsSecrets,
     /// Secrets and files, in their order: the first is for clients that ask for a name that nobody has.
     pub certificates: Vec<ObjectRef>,
     /// Certificates are ordered for host names that have none.
     pub acme: Option<Acme>,
     /// What is asked for in the open is sent here, unless a Service says otherwise.
     pub redirect: bool,
-    pub terms: TlsTerms,
+    pub terms: TlsSettings,
 }
 
 /// Which Secrets with certificates the front door shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Secrets {
+pub enum TlsSecrets {
     /// All of type `kubernetes.io/tls`.
     All,
     /// Those that the configuration names.
@@ -122,14 +122,14 @@ pub enum Secrets {
 
 /// How TLS is spoken, whatever the certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsTerms {
+pub struct TlsSettings {
     pub profile: TlsProfile,
     pub hsts: Option<u32>,
     pub clients: Option<ClientAuth>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opens {
+pub enum OpenPolicy {
     Never,
     /// As soon as there is something to serve.
     WhenNeeded,
@@ -138,7 +138,7 @@ pub enum Opens {
 
 /// Which Services appear at the front door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum FrontDoorServices {
     /// All that speak HTTP, as far as anybody can tell.
     All,
     /// Those that ask for it by an annotation.
@@ -146,7 +146,7 @@ pub enum Admission {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmatched {
+pub struct UnmatchedResponse {
     pub code: u16,
     /// `None`: the page for that code, or the usual words.
     pub page: Option<Name>,
@@ -155,11 +155,11 @@ pub struct Unmatched {
 impl Default for FrontDoor {
     fn default() -> FrontDoor {
         FrontDoor {
-            opens: Opens::WhenNeeded,
+            opens: OpenPolicy::WhenNeeded,
             addresses: vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
             port: 80,
-            services: Admission::All,
-            routes: Routes::All,
+            services: FrontDoorServices::All,
+            routes: FrontDoorRoutes::All,
             owners: HostOwners::default(),
             strip_prefix: true,
             unmatched: None,
@@ -167,11 +167,11 @@ impl Default for FrontDoor {
             entrances: BTreeMap::new(),
             tls: FrontDoorTls {
                 port: 443,
-                secrets: Secrets::All,
+                secrets: TlsSecrets::All,
                 certificates: Vec::new(),
                 acme: None,
                 redirect: false,
-                terms: TlsTerms::default(),
+                terms: TlsSettings::default(),
             },
         }
     }
@@ -179,7 +179,7 @@ impl Default for FrontDoor {
 
 /// Who stands in for a Service's endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MembersFrom {
+pub enum MemberSource {
     /// Pods on a host that is a Node, or where there are no Nodes; otherwise Nodes.
     Auto,
     Pods,
@@ -192,15 +192,15 @@ pub enum MembersFrom {
 /// What a Service gets that says nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Defaults {
-    pub members: MembersFrom,
+    pub members: MemberSource,
     pub balance: Balance,
     pub health: Option<HealthCheck>,
-    pub passive: Option<Passive>,
+    pub passive: Option<PassiveHealthCheck>,
     pub slow_start: Option<Duration>,
     pub panic_threshold: u8,
     /// The same on all hosts that share clients.
     pub cookie_key: Option<CookieKey>,
-    pub reuse: Reuse,
+    pub reuse: ConnectionReuse,
     pub timeouts: Timeouts,
     pub limits: Limits,
 }
@@ -212,9 +212,9 @@ impl Default for Config {
             classes: vec![Name::from("seaway.dev/native")],
             classless: true,
             clouds: BTreeMap::new(),
-            orphans: Orphans::Report,
-            adopt: Adopt::default(),
-            pools: PoolRules::default(),
+            orphans: OrphanPolicy::Report,
+            adopt: AdoptionConfig::default(),
+            pools: AddressPoolRules::default(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             status_page: Vec::new(),
@@ -223,14 +223,14 @@ impl Default for Config {
             host_labels: Labels::new(),
             dns: None,
             defaults: Defaults {
-                members: MembersFrom::Auto,
+                members: MemberSource::Auto,
                 balance: Balance::RoundRobin,
                 health: Some(HealthCheck { while_used: true, ..HealthCheck::default() }),
-                passive: Some(Passive::default()),
+                passive: Some(PassiveHealthCheck::default()),
                 slow_start: None,
                 panic_threshold: 0,
                 cookie_key: None,
-                reuse: Reuse::Safe,
+                reuse: ConnectionReuse::Safe,
                 timeouts: Timeouts::default(),
                 limits: Limits::default(),
             },

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The most addresses that one name has: an answer with more is cut by some resolvers.
-pub const MOST_ADDRESSES: usize = 16;
+pub const MAX_ADDRESSES: usize = 16;
 
 /// The part of the configuration that planning reads.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,17 +19,17 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     announcing::*,
-    http_route::{BackendRef, Gateway, HttpRoute, RouteRule, Unsupported},
+    http_route::{BackendRef, Gateway, HttpRoute, RouteRule, UnsupportedField},
     secret::{Secret, TLS_SECRET},
 };
 use crate::{
-    Address, Announce, IpRange,
+    Address, AnnounceMode, IpRange,
     acme::{Challenge, ordered_certificate},
     bgp::BgpReport,
     layer2::Layer2State,
     load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
-    outcome::Serving,
+    outcome::ServingSocket,
     reason::Reason,
 };
 
@@ -42,14 +42,14 @@ pub enum Fact {
     Namespace(Arc<Namespace>),
     AddressPool(Arc<AddressPool>),
     /// How addresses are announced.
-    Announcing(Arc<AnnouncingObject>),
+    Announcing(Arc<AnnouncementObject>),
     HttpRoute(Arc<HttpRoute>),
     Secret(Arc<Secret>),
     Address(Arc<Address>),
     /// What a namespace has of the front door's names.
     NameOwner(Arc<NameOwner>),
     /// What a DNS name stands for now.
-    Name(Arc<NameAnswer>),
+    Name(Arc<ResolvedName>),
     /// What a certificate authority asks the front door for.
     Challenge(Arc<Challenge>),
     /// What a serving host says of itself.
@@ -100,7 +100,7 @@ pub struct Service {
     pub leaving: bool,
     /// Who holds it until its load balancer is gone: kept apart, for we write it.
     #[serde(default)]
-    pub held: Held,
+    pub held: FinalizerOwner,
     /// What its status says already, whoever wrote that: heard when addresses are given out for the first time.
     pub published: Vec<IpAddr>,
     /// Whether Seaway wrote that.
@@ -108,15 +108,15 @@ pub struct Service {
     pub published_by_us: bool,
     /// At which ports its status says that it has hosts' own addresses, whoever wrote that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published_ports: Vec<Serving>,
+    pub published_ports: Vec<ServingSocket>,
     /// The last write by another cloud controller manager: kept apart, as `held` is.
     #[serde(default)]
-    pub other_write: Option<OtherWrite>,
+    pub other_write: Option<OtherControllerWrite>,
 }
 
 /// A write to a Service by another controller that makes load balancers in a cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherWrite {
+pub struct OtherControllerWrite {
     /// As the API server calls who wrote: `openstack-cloud-controller-manager`.
     pub by: Name,
     pub at: Time,
@@ -124,16 +124,16 @@ pub struct OtherWrite {
 
 /// What tells that a cloud controller manager runs its controller of Services, beside its writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OtherSigns {
+pub struct OtherControllerSigns {
     /// Since when the process leads that holds its Lease now.
     pub leads_since: Option<Time>,
     /// The last event about a Service.
-    pub event: Option<OtherWrite>,
+    pub event: Option<OtherControllerWrite>,
 }
 
 /// By the finalizer `service.kubernetes.io/load-balancer-cleanup`, which others use, too, or by one that is ours alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Held {
+pub enum FinalizerOwner {
     #[default]
     No,
     ByUs,
@@ -280,7 +280,7 @@ pub struct AddressPool {
     pub reserved_ports: BTreeSet<u16>,
     /// Who announces its addresses, where somebody said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub announce: Option<Announce>,
+    pub announce: Option<AnnounceMode>,
     pub auto_assign: bool,
     pub avoid_buggy: bool,
     /// Lower is asked first; 0 is "no opinion" and comes last, as MetalLB has it.
@@ -293,10 +293,10 @@ pub struct AddressPool {
 
 /// A label selector: all of its terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Selector(pub Vec<Term>);
+pub struct Selector(pub Vec<LabelRequirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Term {
+pub enum LabelRequirement {
     Is(Name, Name),
     In(Name, Vec<Name>),
     NotIn(Name, Vec<Name>),
@@ -307,17 +307,19 @@ pub enum Term {
 impl Selector {
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|term| match term {
-            Term::Is(key, value) => labels.get(key) == Some(value),
-            Term::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
-            Term::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
-            Term::Exists(key) => labels.contains_key(key),
-            Term::Missing(key) => !labels.contains_key(key),
+            LabelRequirement::Is(key, value) => labels.get(key) == Some(value),
+            LabelRequirement::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
+            LabelRequirement::NotIn(key, values) => {
+                labels.get(key).is_none_or(|value| !values.contains(value))
+            }
+            LabelRequirement::Exists(key) => labels.contains_key(key),
+            LabelRequirement::Missing(key) => !labels.contains_key(key),
         })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NameAnswer {
+pub struct ResolvedName {
     pub name: Name,
     /// Sorted, without doubles.
     pub addresses: Vec<IpAddr>,
@@ -359,7 +361,7 @@ pub struct HostReport {
 
 impl HostReport {
     /// Of the addresses that it reports, those that others may take for its own.
-    pub fn own(&self) -> Vec<IpAddr> {
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
         let is_declared = |ip: &IpAddr| self.declared.as_ref().is_none_or(|it| it.contains(ip));
         self.addresses.iter().copied().filter(is_declared).collect()
     }
@@ -391,14 +393,14 @@ impl NameOwner {
 
 /// What this host says of itself to whoever gives addresses out: how far it is, and only exceptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostSays {
+pub struct HostStatus {
     /// All Addresses up to this version are as they should be here, or told below.
     pub applied: u64,
     /// Its own.
     pub addresses: Vec<IpAddr>,
     /// Of our pools, present though they should be no more.
     pub held: Vec<IpAddr>,
-    pub not_served: Vec<NotServed>,
+    pub not_served: Vec<UnservedAddress>,
     /// How many more there are of these two, which are not named: `applied` is below the versions of them all, so that
     /// nobody believes anything of them.
     pub unlisted: usize,
@@ -407,16 +409,16 @@ pub struct HostSays {
     pub bgp: BgpReport,
 }
 
-impl HostSays {
+impl HostStatus {
     /// Of either list, so that the object stays below what etcd takes (1.5 MiB).
-    pub const MOST_LISTED: usize = 8_000;
+    pub const MAX_LISTED: usize = 8_000;
     /// Of addresses that are announced by ARP and NDP.
-    pub const MOST_LAYER2: usize = 1_000;
+    pub const MAX_LAYER2: usize = 1_000;
 }
 
 /// An address that should be served here and is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotServed {
+pub struct UnservedAddress {
     pub address: IpAddr,
     pub reason: Reason,
     pub message: Name,

@@ -15,8 +15,8 @@ use crate::{
 
 /// One for all owners of a cloud and a class: at each Node once, however many load balancers there are.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Group {
-    pub openings: BTreeMap<Owner, Arc<Openings>>,
+pub struct NodeSecurityGroup {
+    pub openings: BTreeMap<Owner, Arc<NodeAccess>>,
     /// In the order of their names.
     pub nodes: Vec<CloudNode>,
     /// Of Nodes that only the configuration of the cloud leaves out: who has the group keeps it.
@@ -27,7 +27,7 @@ pub struct Group {
 
 /// What of Nodes one owner's load balancer reaches, and where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Openings {
+pub struct NodeAccess {
     /// Node ports, in their order.
     pub ports: Vec<(L4, u16)>,
     /// Where members are asked how they are, if that is elsewhere.

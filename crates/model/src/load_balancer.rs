@@ -8,8 +8,8 @@
 //! Layer 4 is a rule without matches.
 
 mod auth;
+mod cloud;
 mod http;
-mod outside;
 mod pool;
 mod rate;
 mod tls;
@@ -25,9 +25,9 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{auth::*, http::*, outside::*, pool::*, rate::*, tls::*};
+pub use self::{auth::*, cloud::*, http::*, pool::*, rate::*, tls::*};
 use crate::{
-    config::{FloatingSubnet, JoinLoadBalancers},
+    config::{FloatingSubnet, SharedLoadBalancerScope},
     group::CloudNode,
     name::{Name, ObjectRef, Owner},
 };
@@ -41,7 +41,7 @@ pub struct LoadBalancer {
     pub certificates: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
     /// Secrets that its listeners name and that were not read yet: nobody knows whether they are there.
     pub awaited: BTreeSet<ObjectRef>,
-    pub options: Options,
+    pub options: LoadBalancerOptions,
 }
 
 /// An address that the listeners of a load balancer answer on, and who gives it.
@@ -51,7 +51,7 @@ pub enum Bind {
     Ledger(IpAddr),
     /// The host's own: present without us.
     Host(IpAddr),
-    /// Chosen by a cloud from what `options.outside` asks.
+    /// Chosen by a cloud from what `options.cloud` asks.
     Cloud(Family),
 }
 
@@ -214,17 +214,17 @@ impl Default for Timeouts {
 
 /// Options of places other than our own data plane: closed groups, filled by one table in `plan`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct LoadBalancerOptions {
     /// Only members on the serving host are used (`externalTrafficPolicy: Local`).
     pub local_only: bool,
     pub health_check_node_port: Option<u16>,
     /// What a cloud is asked for; `None` where no cloud is involved.
-    pub outside: Option<Outside>,
+    pub cloud: Option<CloudOptions>,
 }
 
 /// What is asked of a cloud. Networks, subnets and the like by id; `None`: as is usual there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outside {
+pub struct CloudOptions {
     /// In the order in which their owner has them: what a cloud makes of each is numbered by it.
     pub ports: Vec<ListenerId>,
     /// Of its addresses, the first one's first; a second where the cloud has one.
@@ -253,8 +253,8 @@ pub struct Outside {
     pub requested: Option<IpAddr>,
     /// Where that is requested, for Problems.
     pub requested_field: Name,
-    pub explicit: Explicit,
-    pub floating: Floating,
+    pub explicit: ExplicitOptions,
+    pub floating: FloatingIpOptions,
     pub flavor: Option<Name>,
     pub provider: Option<Name>,
     pub zone: Option<Name>,
@@ -288,7 +288,7 @@ pub struct Outside {
     /// Its Service is not adopted: what would be done is reported, and nothing of it is written. Known when it is worked on.
     pub preview: bool,
     /// The one that it points at.
-    pub named: Option<Named>,
+    pub named: Option<NamedLoadBalancer>,
     /// Addresses that its status has, whoever wrote them: one of them may tell which it had before. Known when it is worked
     /// on, and no reason to plan anything.
     pub published: Vec<IpAddr>,
@@ -297,7 +297,7 @@ pub struct Outside {
     /// So many Services may be on one.
     pub most_shared: usize,
     /// Which of those that are not its own it may begin to share.
-    pub join: JoinLoadBalancers,
+    pub join: SharedLoadBalancerScope,
     pub tags: CloudTags,
     pub pending: StuckPolicy,
     pub headers: BTreeMap<ListenerId, CloudHeaders>,
@@ -312,7 +312,7 @@ pub struct Outside {
 /// What a Service asks for by an annotation of our own, and not only by a field of its spec. The load balancer that another
 /// controller made for it follows these alone: that controller did not follow the field after creation either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Explicit {
+pub struct ExplicitOptions {
     /// The address, beside `spec.loadBalancerIP`.
     pub address: bool,
     /// That `spec.sessionAffinity` is followed.
@@ -323,14 +323,14 @@ pub struct Explicit {
 
 /// A load balancer that somebody names by its id, and the field that he names it in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedLoadBalancer {
     pub id: Name,
     pub field: Name,
     /// It is no id, but what the load balancer is called.
     pub by_name: bool,
 }
 
-impl Named {
+impl NamedLoadBalancer {
     pub fn is(&self, id: &str, name: &str) -> bool {
         *self.id == *if self.by_name { name } else { id }
     }
@@ -353,7 +353,7 @@ pub struct CloudTls {
 
 /// The address that the outside reaches a VIP by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Floating {
+pub struct FloatingIpOptions {
     pub network: Option<Name>,
     pub subnet: Option<FloatingSubnet>,
     /// It stays when its load balancer goes, whoever made it.

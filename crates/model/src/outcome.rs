@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     MemberWeights,
-    announced::Announced,
+    announced::AnnouncedCondition,
     config::Config,
-    fact::{Fact, FactRef, OtherSigns},
+    fact::{Fact, FactRef, OtherControllerSigns},
     load_balancer::L4,
     name::{Kind, Name, ObjectRef, Owner, Time},
     problem::Problem,
@@ -27,45 +27,45 @@ pub enum Change {
     Synced(Kind),
     /// Nobody asked the source for objects of this kind, for nobody needs one: it is not known which there are. From then on
     /// each that becomes named is asked for, and is told as gone if it is not there.
-    NotAsked(Kind),
+    NotWatched(Kind),
     /// The source was set back to an older state: all it knows is told again, as at the start, down to the last `Synced`.
-    SetBack,
+    SourceRestored,
     /// A host that was told is not heard of any more. It may still serve and hold what it did, until it is told as gone.
-    Silent(Name),
+    HostSilent(Name),
     /// A host that was not told yet: it has a Lease, and has not reported. It may serve and hold what was written while it lived.
-    Unreported(Name, Unreported),
+    HostUnreported(Name, UnreportedHostState),
     /// What a source could not read: replaces its earlier problems about that object. Empty clears them.
     Reported(ObjectRef, Vec<Problem>),
     /// What we say of this object was written by somebody else, who may have led before us: it is looked at again.
     Overwritten(ObjectRef),
     Outcome(Outcome),
     /// An attempt ended before it could report: what was reported before stays valid.
-    Unfinished(Unfinished),
+    Unfinished(UnfinishedAttempt),
     Config(Arc<Config>),
     /// Whether this process leads: gives addresses out and writes statuses, or follows what another writes.
     Leads(bool),
     /// Whether this host is to serve nobody new, while who is connected may finish.
-    Drains(bool),
+    HostDrains(bool),
     /// Whoever runs the cluster wrote down which addresses are this host's own, or did so no more.
-    Declared(Option<BTreeSet<IpAddr>>),
+    DeclaredAddresses(Option<BTreeSet<IpAddr>>),
     /// What an operator says of members while this process runs.
     Weights(Arc<MemberWeights>),
     /// Something of ours that was found in a cloud: if nobody wants it, it goes.
-    Found(Unit),
+    FoundInCloud(Unit),
     /// All of ours that a cloud has, as it was listed: what is not here is not there.
-    Surveyed(Vec<Unit>),
+    CloudInventory(Vec<Unit>),
     /// Deletions that were seen before, by this process or another.
     Deletions(Vec<Deletion>),
     /// What tells that another controller runs; nothing: it is being asked, and until it is known nothing is adopted.
-    OtherSigns(Option<OtherSigns>),
+    OtherSigns(Option<OtherControllerSigns>),
     /// What would be done for a Unit whose Service is not adopted.
     Previewed(Unit, Vec<Name>),
     /// What is there for a Unit was found to be ours: its Service was adopted before.
-    Ours(Unit),
+    AdoptedBefore(Unit),
     /// What a Unit waits for, where that takes long; nothing: it does not.
-    Stands(Unit, Option<Name>),
+    PendingOn(Unit, Option<Name>),
     /// The load balancer that its owner names is gone, and another serves it; nothing: that is not so.
-    Replaced(Unit, Option<Replaced>),
+    Replaced(Unit, Option<ReplacedLoadBalancer>),
     /// It is not as it was left: somebody has to look at it.
     Drifted(Unit),
     /// What time it is, told now and then: certificates age.
@@ -74,7 +74,7 @@ pub enum Change {
 
 /// A host that lived, and has not reported so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreported {
+pub enum UnreportedHostState {
     Lives,
     /// Its Lease has ended.
     Silent,
@@ -100,12 +100,12 @@ pub struct Outcome {
     /// Problems of this Unit with who has them; replaces its earlier ones.
     pub problems: Vec<(Owner, Problem)>,
     /// Where listeners serve now (native), for the status.
-    pub serving: Vec<Serving>,
+    pub serving: Vec<ServingSocket>,
 }
 
 /// An attempt on a Unit that failed or waits, and saw too little to say where the Unit is served.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unfinished {
+pub struct UnfinishedAttempt {
     pub unit: Unit,
     pub state: UnitState,
     /// Replace the earlier ones; None: those stay.
@@ -130,13 +130,13 @@ pub enum UnitState {
 
 /// One socket address that answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Serving {
+pub struct ServingSocket {
     pub ip: IpAddr,
     pub protocol: L4,
     pub port: u16,
 }
 
-impl std::fmt::Display for Serving {
+impl std::fmt::Display for ServingSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", std::net::SocketAddr::new(self.ip, self.port), self.protocol)
     }
@@ -150,7 +150,7 @@ pub struct Status {
     /// In the order of the Service's families; empty while there is none.
     pub addresses: Vec<IpAddr>,
     /// What answers now.
-    pub serving: Vec<Serving>,
+    pub serving: Vec<ServingSocket>,
     pub members: usize,
     /// All of its listeners answer.
     pub ready: bool,
@@ -163,9 +163,9 @@ pub struct Status {
     pub ports: Vec<PortStatus>,
     /// Whether its addresses are announced; nothing where that is no question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub announced: Option<Announced>,
+    pub announced: Option<AnnouncedCondition>,
     #[serde(default)]
-    pub shown: Shown,
+    pub shown: PublishedAs,
     /// What it waits for, and since when: `load balancer 8c1f… is PENDING_CREATE since 12:03:00Z`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Name>,
@@ -177,7 +177,7 @@ pub struct Status {
     pub unreported: bool,
     /// Its annotation names a load balancer that is gone: it is to name the one that serves it.
     #[serde(skip)]
-    pub replaced: Option<Replaced>,
+    pub replaced: Option<ReplacedLoadBalancer>,
     /// Its addresses stay as they are published, and nothing else is said of it: another controller is to follow it.
     #[serde(skip)]
     pub left: bool,
@@ -186,14 +186,14 @@ pub struct Status {
 /// A port that an owner asks for at one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    pub at: Serving,
+    pub at: ServingSocket,
     /// Why it does not have it.
     pub lacks: Option<Reason>,
 }
 
 /// The load balancer of a cloud that an owner names by its id, and that is gone; and the one that serves the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
+pub struct ReplacedLoadBalancer {
     pub gone: Name,
     pub by: Name,
 }
@@ -201,7 +201,7 @@ pub struct Replaced {
 /// How addresses are told to whoever wants to reach them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Shown {
+pub enum PublishedAs {
     /// Nobody may answer for them but who serves them.
     #[default]
     Proxy,

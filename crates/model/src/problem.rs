@@ -24,12 +24,12 @@ pub struct Problem {
     pub fix: String,
     /// File, line and column, where a source knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<SourcePlace>,
+    pub place: Option<SourceLocation>,
 }
 
 /// Where in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     pub file: Name,
     /// From 1; 0 where only the file is known.
     pub line: u32,
@@ -73,7 +73,7 @@ impl Problem {
 
     #[must_use]
     pub fn in_file(mut self, file: impl Into<Name>, line: u32, column: u32) -> Problem {
-        self.place = Some(SourcePlace { file: file.into(), line, column });
+        self.place = Some(SourceLocation { file: file.into(), line, column });
         self
     }
 }

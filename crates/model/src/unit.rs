@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Address, Group, LoadBalancer,
+    Address, LoadBalancer, NodeSecurityGroup,
     acme::CertificateOrder,
     dns::DnsName,
     load_balancer::{Family, PoolId},
@@ -33,7 +33,7 @@ pub enum Unit {
         class: Name,
     },
     /// All our addresses on one host.
-    Presence(Name),
+    HostAddresses(Name),
     /// The claim of one address.
     Address(IpAddr),
     /// The answer to a DNS name: looked up again by its TTL, its answers are facts.
@@ -44,14 +44,14 @@ pub enum Unit {
     DnsName(Name),
     Status(Owner),
     /// Its owner's finalizer: it stays until what is there for it in a cloud is gone.
-    Hold(Owner),
+    Finalizer(Owner),
 }
 
 impl Unit {
     /// The Service whose status or finalizer it is, and which of those that were called so; nothing else has either.
     pub fn service(&self) -> Option<(&ObjectRef, &str)> {
         match self {
-            Unit::Status(Owner::Object { object, uid }) | Unit::Hold(Owner::Object { object, uid })
+            Unit::Status(Owner::Object { object, uid }) | Unit::Finalizer(Owner::Object { object, uid })
                 if object.kind == Kind::Service =>
             {
                 Some((object, uid))
@@ -106,13 +106,13 @@ impl fmt::Display for Unit {
         match self {
             Unit::LoadBalancer(place, key) => write!(f, "load balancer {key} on {place}"),
             Unit::SecurityGroup { cloud, class } => write!(f, "security group of {class} on cloud {cloud}"),
-            Unit::Presence(host) => write!(f, "addresses on host {host}"),
+            Unit::HostAddresses(host) => write!(f, "addresses on host {host}"),
             Unit::Address(ip) => write!(f, "address {ip}"),
             Unit::Name(name) => write!(f, "name {name}"),
             Unit::CertificateOrder(host) => write!(f, "certificate for {host}"),
             Unit::DnsName(name) => write!(f, "DNS records of {name}"),
             Unit::Status(owner) => write!(f, "status of {owner}"),
-            Unit::Hold(owner) => write!(f, "finalizer of {owner}"),
+            Unit::Finalizer(owner) => write!(f, "finalizer of {owner}"),
         }
     }
 }
@@ -140,7 +140,7 @@ impl fmt::Display for LbKey {
 
 /// Our addresses on one host.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Present {
+pub struct HostAddresses {
     /// Each with those who are told when it cannot be there.
     pub addresses: BTreeMap<IpAddr, Vec<Owner>>,
     /// The highest version of an Address that this follows from.
@@ -153,14 +153,14 @@ pub struct Present {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Desired {
     LoadBalancer(Arc<LoadBalancer>),
-    Group(Arc<Group>),
-    Presence(Present),
+    SecurityGroup(Arc<NodeSecurityGroup>),
+    HostAddresses(HostAddresses),
     Address(Arc<Address>),
     Name(Name),
     CertificateOrder(Arc<CertificateOrder>),
     DnsName(Arc<DnsName>),
     Status(Arc<Status>),
-    Held,
+    Finalizer,
     /// Whatever is there: its owner lives, and no setting of ours is a reason to remove what it uses.
     Released,
     /// Nothing any more; the Unit is forgotten once it was observed absent.
@@ -177,7 +177,7 @@ impl Desired {
     /// What would be done is reported, and nothing is written.
     pub fn is_preview(&self) -> bool {
         let Desired::LoadBalancer(it) = self else { return false };
-        it.options.outside.as_ref().is_some_and(|it| it.preview)
+        it.options.cloud.as_ref().is_some_and(|it| it.preview)
     }
 }
 
@@ -195,16 +195,16 @@ pub struct RemovedOwner {
 /// What has to be looked at again. An endpoint's change re-plans nothing but its pool, a renewed certificate nothing at
 /// all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dirt {
+pub enum WorkItem {
     Unit(Unit),
     Pool(Unit, PoolId),
     Certificate(Unit, ObjectRef),
 }
 
-impl Dirt {
+impl WorkItem {
     pub fn unit(&self) -> &Unit {
         match self {
-            Dirt::Unit(unit) | Dirt::Pool(unit, _) | Dirt::Certificate(unit, _) => unit,
+            WorkItem::Unit(unit) | WorkItem::Pool(unit, _) | WorkItem::Certificate(unit, _) => unit,
         }
     }
 }

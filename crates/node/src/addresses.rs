@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::Watch;
+use seaway_announce::LinkWatch;
 use seaway_drivers::presence::{Presence, rest};
 use seaway_model::fact::HostReport;
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 use tracing::warn;
 
 /// How soon the thread notices that it should end.
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Watches until it is dropped.
 pub struct AddressWatch {
     ended: Arc<AtomicBool>,
-    part: Part,
+    part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,7 +53,7 @@ impl AddressWatch {
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 }
@@ -75,7 +75,7 @@ fn follow(
     ended: &AtomicBool,
     heartbeat: &Heartbeat,
 ) -> Result<(), seaway_announce::Error> {
-    let mut watch = Watch::open()?;
+    let mut watch = LinkWatch::open()?;
     // Whoever takes it may be slow.
     let mut tell = |report| heartbeat.while_waiting(|| tell(report));
     // Whatever happened while nobody watched.
@@ -99,7 +99,7 @@ fn follow(
 mod tests {
     use std::sync::mpsc::channel;
 
-    use seaway_watchdog::{Fault, Pace, Watchdog};
+    use seaway_watchdog::{PartFailure, Watchdog, WatchdogTimings};
 
     use super::*;
 
@@ -108,10 +108,10 @@ mod tests {
         let presence = Arc::new(Presence::new("a".into(), Vec::new(), []));
         let watch = AddressWatch::start(presence, |_| panic!("a test has this watch die")).expect("a thread");
         let (tell, told) = channel();
-        let pace = Pace { look: Duration::from_millis(20), ..Pace::default() };
+        let pace = WatchdogTimings { look: Duration::from_millis(20), ..WatchdogTimings::default() };
         let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
         let _watching = watchdog.watch([watch.part()]);
-        let found = Fault { part: "the watch of this host's addresses".into(), hangs: false };
+        let found = PartFailure { part: "the watch of this host's addresses".into(), hangs: false };
         assert_eq!(told.recv_timeout(Duration::from_secs(120)), Ok(found));
     }
 }

@@ -19,20 +19,20 @@ use seaway_announce::{
 use seaway_drivers::presence::Presence;
 use seaway_model::{
     Name, ObjectRef,
-    bgp::{BgpReport, BgpWanted, PeerProgress, PeerReport, Route, Session},
+    bgp::{BgpReport, DesiredBgp, PeerProgress, PeerReport, Route, Session},
 };
-use seaway_watchdog::{Watchdog, Watching};
+use seaway_watchdog::{WatchGuard, Watchdog};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::{info, warn};
 
-use crate::layer2::{LOOK_AGAIN, time};
+use crate::layer2::{RECHECK_INTERVAL, time};
 
 /// Routers prefer other hosts for so long before routes are withdrawn for good (RFC 8326).
 const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(1);
 const LONGEST_PASSWORD: usize = 80;
 
 /// Passwords of sessions by the Secrets that have them, or why one cannot be read.
-pub type Passwords = BTreeMap<ObjectRef, Result<SecretString, String>>;
+pub type BgpPasswords = BTreeMap<ObjectRef, Result<SecretString, String>>;
 
 /// One session, for metrics and pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct Bgp {
 
 #[derive(Default)]
 struct Status {
-    running: Option<Running>,
+    running: Option<RunningSpeaker>,
     /// Sessions that are wanted and cannot be, and why.
     lacking: BTreeMap<Name, String>,
     wanted: BTreeSet<Name>,
@@ -64,13 +64,13 @@ struct Status {
     ended: bool,
 }
 
-struct Running {
+struct RunningSpeaker {
     // Dropped first: from then on its threads may end.
-    watching: Option<Watching>,
+    watching: Option<WatchGuard>,
     /// How many threads that is: that of BFD comes with the first session that has it.
     watched: usize,
     /// What it was told last.
-    wanted: Option<BgpWanted>,
+    wanted: Option<DesiredBgp>,
     speaker: Speaker,
 }
 
@@ -81,10 +81,10 @@ impl Bgp {
 
     /// `changed` is called, from another thread, when this host has another thing to report; it must not wait. Tells when it is to be
     /// called again, though nothing changes.
-    pub(crate) fn follow(
+    pub(crate) fn reconcile(
         &self,
-        wanted: &BgpWanted,
-        passwords: &Passwords,
+        wanted: &DesiredBgp,
+        passwords: &BgpPasswords,
         watchdog: Option<&Watchdog>,
         changed: &Arc<dyn Fn() + Send + Sync>,
     ) -> Option<Duration> {
@@ -99,7 +99,7 @@ impl Bgp {
             let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
             let running = state.running.take();
             drop(state);
-            if let Some(Running { watching, speaker, .. }) = running {
+            if let Some(RunningSpeaker { watching, speaker, .. }) = running {
                 drop(watching);
                 speaker.shut_down(Duration::ZERO);
                 info!("no BGP peer is left for this host: its sessions ended");
@@ -119,7 +119,7 @@ impl Bgp {
         }
         state.lacking = lacking;
         if state.running.is_none() {
-            if state.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < LOOK_AGAIN) {
+            if state.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < RECHECK_INTERVAL) {
                 return None;
             }
             // What is announced is served by now, also if a process of before was killed: routers may keep what they had.
@@ -128,7 +128,8 @@ impl Bgp {
             match Speaker::start(settings, move || tell()) {
                 Ok(speaker) => {
                     state.failed = None;
-                    state.running = Some(Running { watching: None, watched: 0, wanted: None, speaker });
+                    state.running =
+                        Some(RunningSpeaker { watching: None, watched: 0, wanted: None, speaker });
                     info!(peers = wanted.sessions.len(), "BGP sessions begin");
                 }
                 Err(error) => {
@@ -158,7 +159,7 @@ impl Bgp {
     }
 
     /// With passwords, of those that can be read: without its own, no session is begun.
-    fn wanted(&self, wanted: &BgpWanted, passwords: &Passwords) -> (BgpWanted, BTreeMap<Name, String>) {
+    fn wanted(&self, wanted: &DesiredBgp, passwords: &BgpPasswords) -> (DesiredBgp, BTreeMap<Name, String>) {
         let (mut wanted, mut lacking) = (wanted.clone(), BTreeMap::new());
         for session in &mut wanted.sessions {
             if let Err(why) = fill_in_password(session, passwords) {
@@ -175,7 +176,7 @@ impl Bgp {
     }
 
     /// What became of each session, for the report of this host.
-    pub(crate) fn note(&self) {
+    pub(crate) fn record_sessions(&self) {
         let state = self.state();
         if state.ended {
             return;
@@ -233,7 +234,7 @@ impl Bgp {
             drop(self.ending.lock().unwrap_or_else(PoisonError::into_inner));
             return None;
         }
-        let Running { watching, speaker, .. } = state.running.take()?;
+        let RunningSpeaker { watching, speaker, .. } = state.running.take()?;
         drop(watching);
         Some(speaker)
     }
@@ -243,7 +244,7 @@ impl Bgp {
     }
 }
 
-impl Running {
+impl RunningSpeaker {
     fn watch(&mut self, watchdog: Option<&Watchdog>) {
         let parts = self.speaker.parts();
         if parts.len() != self.watched {
@@ -279,7 +280,7 @@ impl Status {
                 report.routes.entry(*prefix).or_default().insert(name.clone());
             }
         }
-        while report.routes.len() > BgpReport::MOST_ROUTES {
+        while report.routes.len() > BgpReport::MAX_ROUTES {
             report.routes.pop_last();
         }
         report
@@ -289,8 +290,8 @@ impl Status {
 /// Of a host that is to announce nothing any more: what it announced `before` stays for a while, in which routers are asked to prefer
 /// others, and nothing else comes to it. Tells how long that lasts yet.
 fn keep_while_leaving(
-    wanted: &mut BgpWanted,
-    before: Option<BgpWanted>,
+    wanted: &mut DesiredBgp,
+    before: Option<DesiredBgp>,
     leaving: &mut Option<Instant>,
     now: Instant,
 ) -> Option<Duration> {
@@ -309,7 +310,7 @@ fn keep_while_leaving(
     has_routes.then_some(left)
 }
 
-fn fill_in_password(session: &mut Session, passwords: &Passwords) -> Result<(), String> {
+fn fill_in_password(session: &mut Session, passwords: &BgpPasswords) -> Result<(), String> {
     let Some(password) = &mut session.password else { return Ok(()) };
     let read = match password.value.take() {
         Some(value) => value,
@@ -359,7 +360,7 @@ fn peer_report(state: &PeerState) -> PeerReport {
         sent: state.sent,
         resets: state.resets,
         remote_as: state.remote_as,
-        bfd_up: state.bfd.as_ref().map(|it| it.what == bfd::What::Up),
+        bfd_up: state.bfd.as_ref().map(|it| it.what == bfd::BfdState::Up),
         detail: why.map(str::to_owned).or(trouble).unwrap_or_default().into(),
     }
 }

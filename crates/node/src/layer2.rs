@@ -15,7 +15,8 @@ use std::{
 };
 
 use seaway_announce::layer2::{
-    Announcer, Counters, Key, Peer, Settings, State, Timing, Wanted, WantedAddress, What,
+    AddressState, AddressStatus, Announcer, Counters, DesiredAnnouncements, HeartbeatKey, Peer, Settings,
+    Timing, WantedAddress,
 };
 use seaway_drivers::{acme::read_secret, presence::Presence};
 use seaway_model::{
@@ -23,14 +24,14 @@ use seaway_model::{
     layer2::{Layer2Progress, Layer2State},
 };
 use seaway_plan::Layer2Wanted;
-use seaway_watchdog::{Watchdog, Watching};
+use seaway_watchdog::{WatchGuard, Watchdog};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::{info, warn};
 
 /// What another host that knows it could forge is worth more than a word that somebody remembers.
 const SHORTEST_KEY: usize = 32;
 /// The file of the key is looked at this often, and what could not be started is tried again.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
+pub const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How this host announces, as the configuration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub(crate) struct Layer2 {
 
 #[derive(Default)]
 struct Status {
-    running: Option<Running>,
+    running: Option<RunningAnnouncer>,
     /// Of announcers that ended.
     before: Counters,
     key: Option<SecretString>,
@@ -78,9 +79,9 @@ struct Status {
     ended: bool,
 }
 
-struct Running {
+struct RunningAnnouncer {
     // Dropped first: from then on its thread may end.
-    watching: Option<Watching>,
+    watching: Option<WatchGuard>,
     announcer: Announcer,
     port: u16,
     has_key: bool,
@@ -92,7 +93,7 @@ impl Layer2 {
     }
 
     /// `changed` is called, from another thread, when this host has another thing to report; it must not wait.
-    pub(crate) fn follow(
+    pub(crate) fn reconcile(
         &self,
         wanted: &Layer2Wanted,
         settings: &Layer2Settings,
@@ -112,7 +113,7 @@ impl Layer2 {
             return;
         }
         let has_another_key = state.look_at_key(settings.key_file.as_deref());
-        let is_other = |it: &Running| it.port != settings.port || it.has_key != state.key.is_some();
+        let is_other = |it: &RunningAnnouncer| it.port != settings.port || it.has_key != state.key.is_some();
         if state.running.as_ref().is_some_and(is_other) || has_another_key {
             state.end();
         }
@@ -125,7 +126,7 @@ impl Layer2 {
             return;
         }
         if state.running.is_none() {
-            if state.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < LOOK_AGAIN) {
+            if state.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < RECHECK_INTERVAL) {
                 return;
             }
             match self.start(&state, settings, changed) {
@@ -133,7 +134,8 @@ impl Layer2 {
                     let watching = watchdog.map(|it| it.watch([announcer.part()]));
                     let has_key = state.key.is_some();
                     state.failed = None;
-                    state.running = Some(Running { watching, announcer, port: settings.port, has_key });
+                    state.running =
+                        Some(RunningAnnouncer { watching, announcer, port: settings.port, has_key });
                     info!(port = settings.port, "addresses are announced by ARP and NDP (announce: l2)");
                 }
                 Err(error) => {
@@ -167,7 +169,7 @@ impl Layer2 {
     ) -> Result<Announcer, seaway_announce::Error> {
         let settings = Settings {
             host: self.host.clone(),
-            key: state.key.as_ref().map(|it| Key::new(it.expose_secret())),
+            key: state.key.as_ref().map(|it| HeartbeatKey::new(it.expose_secret())),
             port: settings.port,
             timing: Timing::default(),
         };
@@ -198,12 +200,12 @@ impl Layer2 {
     }
 
     /// Every host may announce what it offers itself: who that is, hosts tell each other.
-    fn wanted(&self, wanted: &Layer2Wanted) -> Wanted {
+    fn wanted(&self, wanted: &Layer2Wanted) -> DesiredAnnouncements {
         let peers = wanted.peers.iter();
         let candidates: Arc<[Name]> = peers.clone().map(|it| &it.name).chain([&self.host]).cloned().collect();
         // One that the machine had before, as by keepalived, is not ours to announce.
         let offered = wanted.offered.iter().filter(|ip| self.presence.is_ours(**ip));
-        Wanted {
+        DesiredAnnouncements {
             peers: peers.map(|it| Peer { name: it.name.clone(), addresses: it.addresses.clone() }).collect(),
             addresses: offered
                 .map(|ip| WantedAddress { address: *ip, candidates: candidates.clone() })
@@ -260,7 +262,7 @@ impl Status {
     /// Whether there is another key than before. One that cannot be read any more stays in use.
     fn look_at_key(&mut self, file: Option<&Path>) -> bool {
         let is_same_file = self.key_file.as_deref() == file;
-        if is_same_file && self.looked.is_some_and(|it| it.elapsed() < LOOK_AGAIN) {
+        if is_same_file && self.looked.is_some_and(|it| it.elapsed() < RECHECK_INTERVAL) {
             return false;
         }
         self.looked = Some(Instant::now());
@@ -327,21 +329,21 @@ fn log_changes(before: &BTreeMap<IpAddr, Layer2State>, now: &BTreeMap<IpAddr, La
     }
 }
 
-fn told(states: &BTreeMap<IpAddr, State>) -> BTreeMap<IpAddr, Layer2State> {
-    let state = |it: &State| {
+fn told(states: &BTreeMap<IpAddr, AddressStatus>) -> BTreeMap<IpAddr, Layer2State> {
+    let state = |it: &AddressStatus| {
         let (what, detail) = match &it.what {
-            What::NotServed => return None,
-            What::Probing => (Layer2Progress::Probing, String::new()),
-            What::Announcing => (Layer2Progress::Announcing, String::new()),
-            What::Standby { owner } => (Layer2Progress::Standby, owner.to_string()),
-            What::NoInterface => (Layer2Progress::NoInterface, String::new()),
-            What::Conflict { ours, theirs } => {
+            AddressState::NotServed => return None,
+            AddressState::Probing => (Layer2Progress::Probing, String::new()),
+            AddressState::Announcing => (Layer2Progress::Announcing, String::new()),
+            AddressState::Standby { owner } => (Layer2Progress::Standby, owner.to_string()),
+            AddressState::NoInterface => (Layer2Progress::NoInterface, String::new()),
+            AddressState::Conflict { ours, theirs } => {
                 let what = if it.answering { Layer2Progress::Contested } else { Layer2Progress::Conflict };
                 (what, format!("{theirs}; this host has {ours}"))
             }
-            What::Isolated => (Layer2Progress::Isolated, String::new()),
-            What::NoKey => (Layer2Progress::NoKey, String::new()),
-            What::NotPermitted => (Layer2Progress::NotPermitted, String::new()),
+            AddressState::Isolated => (Layer2Progress::Isolated, String::new()),
+            AddressState::NoKey => (Layer2Progress::NoKey, String::new()),
+            AddressState::NotPermitted => (Layer2Progress::NotPermitted, String::new()),
         };
         let interface = it.interface.as_deref().unwrap_or_default().into();
         Some(Layer2State { what, interface, since: time(it.since), detail: detail.into() })
@@ -414,10 +416,14 @@ mod tests {
 
     #[test]
     fn both_machines_of_a_conflict_are_told_and_whether_this_one_answers() {
-        let what = What::Conflict { ours: Mac([2, 0, 0, 0, 0, 1]), theirs: Mac([2, 0, 0, 0, 0, 2]) };
+        let what = AddressState::Conflict { ours: Mac([2, 0, 0, 0, 0, 1]), theirs: Mac([2, 0, 0, 0, 0, 2]) };
         let said = |answering| {
-            let state =
-                State { what: what.clone(), since: UNIX_EPOCH, interface: Some("eth0".into()), answering };
+            let state = AddressStatus {
+                what: what.clone(),
+                since: UNIX_EPOCH,
+                interface: Some("eth0".into()),
+                answering,
+            };
             let ip: IpAddr = [192, 0, 2, 1].into();
             told(&[(ip, state)].into()).remove(&ip).expect("is told")
         };

@@ -5,7 +5,7 @@
 //!         ├─ HAProxy    instead, where it is asked for ◄── drivers::haproxy
 //!         ├─ Presence   addresses of pools on lo ◄── drivers::presence
 //!         ├─ Layer2     addresses announced by ARP and NDP ◄── plan::Layer2Wanted
-//!         ├─ Bgp        addresses announced to routers ◄── model::bgp::BgpWanted
+//!         ├─ Bgp        addresses announced to routers ◄── model::bgp::DesiredBgp
 //!         ├─ addresses  what happens to addresses behind our back ──► a fact
 //!         └─ view       plan and counters folded for the status page
 //! ```
@@ -30,20 +30,20 @@ use std::{
 use seaway_admin::view::MemoryView;
 use seaway_announce::{ArpSettings, EnforcedSettings, Links, Steering};
 use seaway_drivers::{
-    OnHost,
+    HostPlacement,
     haproxy::{self, HaproxyHost},
-    native::{self, Answers, Native},
+    native::{self, Native, ReplyPath},
     presence::Presence,
 };
 use seaway_engine::Drivers;
-use seaway_model::{Name, bgp::BgpWanted, config::ReservedPorts, fact::HostReport, layer2::Layer2State};
+use seaway_model::{Name, bgp::DesiredBgp, config::ReservedPorts, fact::HostReport, layer2::Layer2State};
 use seaway_plan::{Layer2Wanted, Overview, Placement};
-use seaway_proxy::{Drained, Proxy, Statistics};
+use seaway_proxy::{DrainResult, Proxy, Statistics};
 use seaway_watchdog::Watchdog;
 
 pub use addresses::AddressWatch;
-pub use bgp::{BgpPeerStatus, Passwords};
-pub use layer2::{LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
+pub use bgp::{BgpPasswords, BgpPeerStatus};
+pub use layer2::{Layer2Counts, Layer2Settings, RECHECK_INTERVAL, read_key};
 pub use seaway_drivers::presence::{AFTER_WITHDRAWAL, AFTER_WITHDRAWAL_OF_ROUTES};
 pub use view::ServiceViews;
 
@@ -51,7 +51,7 @@ use self::{bgp::Bgp, layer2::Layer2};
 
 /// What is planned, with the counters of whoever serves it here, for the status page.
 pub fn service_views(plan: &[Overview], host: Option<&Host>) -> ServiceViews {
-    view::fold(plan, &host.map(Host::statistics).unwrap_or_default())
+    view::merge_views(plan, &host.map(Host::statistics).unwrap_or_default())
 }
 
 /// As above, once HAProxy has told its counters, if it serves here.
@@ -88,7 +88,7 @@ pub struct Host {
     presence: Arc<Presence>,
     /// Of a host of a cluster.
     steering: Option<Arc<Steering>>,
-    answers: Arc<Answers>,
+    answers: Arc<ReplyPath>,
     layer2: Layer2,
     bgp: Bgp,
 }
@@ -107,7 +107,7 @@ impl Host {
 
     /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine, and take no
     /// port from it that it needs.
-    pub fn of_cluster(name: Name, proxy: Proxy, named: Vec<IpAddr>, ports: ReservedPorts) -> Host {
+    pub fn in_cluster(name: Name, proxy: Proxy, named: Vec<IpAddr>, ports: ReservedPorts) -> Host {
         let steering = Arc::new(Steering::new(|port| ReservedPorts::default().contains(port)));
         proxy.steer_by(steering.clone());
         proxy.reserve_ports(ports);
@@ -157,7 +157,7 @@ impl Host {
             Some(_) => haproxy::DRIVER,
             None => native::DRIVER,
         };
-        Arc::new(OnHost::new(self.name.clone(), driver))
+        Arc::new(HostPlacement::new(self.name.clone(), driver))
     }
 
     /// Adds what works this host's Units off.
@@ -173,7 +173,7 @@ impl Host {
 
     /// What this host says of itself now.
     pub fn report(&self) -> Result<HostReport, seaway_announce::Error> {
-        self.bgp.note();
+        self.bgp.record_sessions();
         self.presence.report()
     }
 
@@ -196,7 +196,7 @@ impl Host {
     }
 
     /// Announces by ARP and NDP what the plan wants. `changed` is called, from another thread, when this host has another thing to
-    /// report, and must not wait. To be called again every [`LOOK_AGAIN`], as the file of the key may have changed.
+    /// report, and must not wait. To be called again every [`RECHECK_INTERVAL`], as the file of the key may have changed.
     pub fn announce(
         &self,
         wanted: &Layer2Wanted,
@@ -204,19 +204,19 @@ impl Host {
         watchdog: Option<&Watchdog>,
         changed: &Arc<dyn Fn() + Send + Sync>,
     ) {
-        self.layer2.follow(wanted, settings, watchdog, changed);
+        self.layer2.reconcile(wanted, settings, watchdog, changed);
     }
 
     /// Announces by BGP what the plan wants; the first time, this must be all that a process of before announced. `changed` is as
-    /// with [`Host::announce`]. Tells how soon it is to be called again, if sooner than every [`LOOK_AGAIN`].
+    /// with [`Host::announce`]. Tells how soon it is to be called again, if sooner than every [`RECHECK_INTERVAL`].
     pub fn announce_by_bgp(
         &self,
-        wanted: &BgpWanted,
-        passwords: &Passwords,
+        wanted: &DesiredBgp,
+        passwords: &BgpPasswords,
         watchdog: Option<&Watchdog>,
         changed: &Arc<dyn Fn() + Send + Sync>,
     ) -> Option<Duration> {
-        self.bgp.follow(wanted, passwords, watchdog, changed)
+        self.bgp.reconcile(wanted, passwords, watchdog, changed)
     }
 
     /// Announces nothing any more, though what is connected is served: another process of this host does.
@@ -270,18 +270,18 @@ impl Host {
     }
 
     /// A clean stop: what is announced is withdrawn first, then nobody new, who is there may finish until the deadline, and our addresses go.
-    pub fn stop(&self, patience: Duration) -> Drained {
-        self.stop_beside(patience, || {}, || true)
+    pub fn stop(&self, patience: Duration) -> DrainResult {
+        self.stop_with_successor(patience, || {}, || true)
     }
 
     /// As above, where another process may begin as soon as this one takes nobody new, which is when `let_go` is called. Addresses
     /// go only if `is_alone` says that none has.
-    pub fn stop_beside(
+    pub fn stop_with_successor(
         &self,
         patience: Duration,
         let_go: impl FnOnce(),
         is_alone: impl FnOnce() -> bool,
-    ) -> Drained {
+    ) -> DrainResult {
         self.withdraw();
         self.proxy.stop_accepting();
         self.stop_steering();

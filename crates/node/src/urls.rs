@@ -15,18 +15,18 @@ const MOST: usize = 8;
 
 /// URLs of the Service itself, and of what several Services share by pool.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Urls {
+pub(crate) struct ServiceUrls {
     pub(crate) own: Vec<String>,
     pub(crate) of_pools: BTreeMap<PoolId, Vec<String>>,
 }
 
 /// `is_own`: that pool is of the Service whose listeners these are.
-pub(crate) fn of<'a>(
+pub(crate) fn service_urls<'a>(
     listeners: impl IntoIterator<Item = &'a Listener>,
     addresses: &[IpAddr],
     is_own: impl Fn(&PoolId) -> bool,
-) -> Urls {
-    let mut urls = Urls::default();
+) -> ServiceUrls {
+    let mut urls = ServiceUrls::default();
     for listener in listeners.into_iter().filter(|it| it.l4 == L4::Tcp) {
         let tls = listener.tls.as_deref();
         let through = tls.iter().flat_map(|tls| &tls.through);
@@ -64,7 +64,7 @@ pub(crate) fn of<'a>(
     urls
 }
 
-impl Urls {
+impl ServiceUrls {
     fn put(
         &mut self,
         pools: &[(PoolId, u32)],
@@ -97,7 +97,7 @@ impl Urls {
 
 /// What a browser speaks with it, if anything. Of what is only passed on, its name or its port says so.
 fn scheme(listener: &Listener) -> Option<&'static str> {
-    let ends_tls = listener.tls.as_ref().map(|tls| tls.ends_here());
+    let ends_tls = listener.tls.as_ref().map(|tls| tls.terminates_tls());
     let name = listener.name.rsplit(':').next().unwrap_or_default();
     match (listener.protocol, ends_tls) {
         (_, Some(false)) => None,
@@ -161,7 +161,7 @@ mod tests {
         Rule {
             hosts: hosts.to_vec(),
             matches: path.map(|path| Match { path: Some(path), ..Match::default() }).into_iter().collect(),
-            ..Rule::everything_to(balancing::owner(), PoolId(pool.into()))
+            ..Rule::forward_all(balancing::owner(), PoolId(pool.into()))
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
             ],
         );
         let addresses = ["192.0.2.1", "2001:db8::1", "0.0.0.0"].map(|it| it.parse().unwrap());
-        let urls = of([&listener], &addresses, |_| false);
+        let urls = service_urls([&listener], &addresses, |_| false);
         let pools: Vec<(&str, Vec<&str>)> = urls
             .of_pools
             .iter()
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_service_of_its_own_is_found_by_address_where_a_browser_can_speak_with_it() {
         let addresses = ["192.0.2.1".parse().unwrap()];
-        let own = |listener: &Listener| of([listener], &addresses, |_| true).own;
+        let own = |listener: &Listener| service_urls([listener], &addresses, |_| true).own;
         assert_eq!(own(&http(8080, vec![rule("80/TCP", &[], None)])), ["http://192.0.2.1:8080/"]);
         let tls = |listener| {
             let tls = TlsByName {
@@ -227,7 +227,12 @@ mod tests {
     fn there_are_only_so_many() {
         let rules = (0..1_000).map(|it| rule("a/b:80", &[exact(&format!("h{it}.example"))], None));
         assert_eq!(
-            of([&http(80, rules.collect())], &[], |_| false).of_pools.values().next().unwrap().len(),
+            service_urls([&http(80, rules.collect())], &[], |_| false)
+                .of_pools
+                .values()
+                .next()
+                .unwrap()
+                .len(),
             MOST
         );
     }

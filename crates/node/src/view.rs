@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Answers, Bytes, CheckView, Http, ListenerView, Measured, MemberState as Shown, MemberView, PoolView,
-    Refused, ServiceView, Sessions,
+    ByteCounts, CheckView, HttpCounts, LatencySum, ListenerView, MemberState as Shown, MemberView, PoolView,
+    RejectedCounts, ResponsesByClass, ServiceView, Sessions,
 };
 use seaway_model::{
     LbKey, Owner, Pool, PoolId, Time,
@@ -16,7 +16,8 @@ use seaway_model::{
 };
 use seaway_plan::Overview;
 use seaway_proxy::{
-    Health, ListenerStatistics, MemberStatistics, PoolStatistics, Refusal, Standing, Statistics, Traffic,
+    Health, ListenerStatistics, MemberAvailability, MemberStatistics, PoolStatistics, RefusalReason,
+    Statistics, Traffic,
 };
 
 use crate::urls;
@@ -24,7 +25,7 @@ use crate::urls;
 pub type ServiceViews = Vec<ServiceView>;
 
 /// One view for each owner of the plan.
-pub(crate) fn fold(plan: &[Overview], statistics: &Statistics) -> ServiceViews {
+pub(crate) fn merge_views(plan: &[Overview], statistics: &Statistics) -> ServiceViews {
     let mut listeners: HashMap<&LbKey, Vec<&ListenerStatistics>> = HashMap::new();
     for listener in &statistics.listeners {
         listeners.entry(&listener.key).or_default().push(listener);
@@ -52,7 +53,7 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
     let lb = &overview.load_balancer;
     let is_own = |id: &PoolId| lb.pools.get(id).is_none_or(|pool| pool.owner == overview.status.owner);
     let listening = lb.listeners.values().map(AsRef::as_ref);
-    let mut urls = urls::of(listening, &overview.status.addresses, is_own);
+    let mut urls = urls::service_urls(listening, &overview.status.addresses, is_own);
     ServiceView {
         owner: overview.status.owner.to_string(),
         namespace: namespace.to_string(),
@@ -108,14 +109,16 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
                     ..sessions(&traffic)
                 },
                 bytes: bytes(&traffic),
-                refused: Refused {
-                    by_source: refused(Refusal::Source),
-                    by_limit: refused(Refusal::Connections)
-                        + refused(Refusal::Rate)
-                        + refused(Refusal::Resources),
-                    by_client_rate: refused(Refusal::ClientRate),
+                refused: RejectedCounts {
+                    by_source: refused(RefusalReason::Source),
+                    by_limit: refused(RefusalReason::Connections)
+                        + refused(RefusalReason::Rate)
+                        + refused(RefusalReason::Resources),
+                    by_client_rate: refused(RefusalReason::ClientRate),
                 },
-                errors: refused(Refusal::Header) + refused(Refusal::NoMember) + refused(Refusal::Loop),
+                errors: refused(RefusalReason::Header)
+                    + refused(RefusalReason::NoMember)
+                    + refused(RefusalReason::Loop),
                 http: (listener.protocol == Protocol::Http).then(|| http(counted)),
                 rate: None,
             });
@@ -152,11 +155,11 @@ fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
 fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
     let state = match (it.state, it.standing, it.health) {
         (None | Some(MemberState::Draining), _, _) => Shown::Draining,
-        (_, Standing::Failed, _) => Shown::Down,
-        (_, Standing::Ejected, _) => Shown::Ejected,
-        (_, Standing::Usable, Health::Unknown) if pool.health.is_none() => Shown::Unchecked,
-        (_, Standing::Usable, _) if rests => Shown::Unchecked,
-        (_, Standing::Usable, _) => Shown::Up,
+        (_, MemberAvailability::Failed, _) => Shown::Down,
+        (_, MemberAvailability::Ejected, _) => Shown::Ejected,
+        (_, MemberAvailability::Usable, Health::Unknown) if pool.health.is_none() => Shown::Unchecked,
+        (_, MemberAvailability::Usable, _) if rests => Shown::Unchecked,
+        (_, MemberAvailability::Usable, _) => Shown::Up,
     };
     let planned = pool.members.iter().find(|member| member.at == it.at);
     let name = planned
@@ -174,21 +177,23 @@ fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
         resets: it.resets,
         timeouts: it.timeouts,
         latency: None,
-        measured: Measured { count: it.measured, micros: it.took },
+        measured: LatencySum { count: it.measured, micros: it.took },
         check: check_view(pool.health.as_ref(), it),
         last_change: it.health_history.changed.map(since_1970),
         last_error: it.health_history.reason.to_string(),
         // What goes to a member of HTTP is a request each time.
-        http: (pool.protocol != BackendProtocol::Opaque)
-            .then(|| Http { requests: it.traffic.total, answers: Answers::by_hundreds(it.answers) }),
+        http: (pool.protocol != BackendProtocol::Opaque).then(|| HttpCounts {
+            requests: it.traffic.total,
+            answers: ResponsesByClass::by_class(it.answers),
+        }),
         rate: None,
     }
 }
 
-fn http(counted: Option<&&ListenerStatistics>) -> Http {
-    counted.map_or_else(Http::default, |it| Http {
+fn http(counted: Option<&&ListenerStatistics>) -> HttpCounts {
+    counted.map_or_else(HttpCounts::default, |it| HttpCounts {
         requests: it.requests,
-        answers: Answers::by_hundreds(it.answers),
+        answers: ResponsesByClass::by_class(it.answers),
     })
 }
 
@@ -220,6 +225,6 @@ fn sessions(traffic: &Traffic) -> Sessions {
     Sessions { current: traffic.current.into(), peak: traffic.most.into(), total: traffic.total, limit: None }
 }
 
-fn bytes(traffic: &Traffic) -> Bytes {
-    Bytes { incoming: traffic.bytes_in, outgoing: traffic.bytes_out }
+fn bytes(traffic: &Traffic) -> ByteCounts {
+    ByteCounts { incoming: traffic.bytes_in, outgoing: traffic.bytes_out }
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::{
     Accept, Error, Method, Service,
     resource::{
-        Collection, Creatable, FieldError, Hidden, Id, KnownBy, Resource, ResourceNames, Rest, Standing,
-        noun, resource, unexpected_reply, words,
+        Collection, Creatable, FieldError, Id, IdentifyingFields, Resource, ResourceNames, ResourceState,
+        SecretText, UnknownFields, noun, resource, unexpected_reply, words,
     },
 };
 
@@ -86,20 +86,20 @@ pub struct SecretRef {
     pub name: String,
     pub secret_ref: Address,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 /// A secret on its way.
-pub type Payload = Hidden;
+pub type Payload = SecretText;
 
 impl Resource for Secret {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::KeyManager;
     const PATH: &'static str = "/secrets";
     const NAMES: ResourceNames = noun!("secret", "secrets", None, "secrets");
     const ID: &'static str = "secret_ref";
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> ResourceState {
         standing(&self.status)
     }
 }
@@ -107,17 +107,17 @@ impl Resource for Secret {
 impl Creatable for Secret {
     type New = NewSecret;
     const ECHOES: bool = false;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "secret_type"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name", "secret_type"]);
 }
 
 impl Resource for Container {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::KeyManager;
     const PATH: &'static str = "/containers";
     const NAMES: ResourceNames = noun!("container", "containers", None, "containers");
     const ID: &'static str = "container_ref";
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> ResourceState {
         standing(&self.status)
     }
 }
@@ -125,14 +125,14 @@ impl Resource for Container {
 impl Creatable for Container {
     type New = NewContainer;
     const ECHOES: bool = false;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "type"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name", "type"]);
 }
 
-fn standing(status: &SecretStatus) -> Standing {
+fn standing(status: &SecretStatus) -> ResourceState {
     match status {
-        SecretStatus::Active => Standing::Ready,
-        SecretStatus::Error => Standing::Failed(status.to_string()),
-        other => Standing::Pending(other.to_string()),
+        SecretStatus::Active => ResourceState::Ready,
+        SecretStatus::Error => ResourceState::Failed(status.to_string()),
+        other => ResourceState::Pending(other.to_string()),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     clock::Clock,
     credentials::Source,
     error::{Class, Error},
-    http::{Exchange, ExchangeTerms, Gate, HttpReply, HttpRequest, RandomSource, TimeBudget},
+    http::{Exchange, ExchangeOptions, HttpReply, HttpRequest, RandomSource, RequestLimiter, TimeBudget},
     identity::{
         Session, SessionKeeper, SignInContext,
         catalog::{ServiceAddress, versioned},
@@ -41,7 +41,7 @@ struct Inner {
 }
 
 /// A call under way.
-struct Asking<'a> {
+struct CallInProgress<'a> {
     call: &'a Call,
     session: Arc<Session>,
     /// Of the request, by our own count.
@@ -55,7 +55,7 @@ const LISTED_WRITES: usize = 10_000;
 impl Cloud {
     /// Reads the credentials and signs in.
     pub async fn connect(source: Source, settings: Settings) -> Result<Cloud, Error> {
-        let gate = Gate::new(settings.limits);
+        let gate = RequestLimiter::new(settings.limits);
         let context = Arc::new(SignInContext { settings, gate, random: RandomSource::default() });
         let keeper = SessionKeeper::start(source, context.clone()).await?;
         let (versions, refused_writes) = Default::default();
@@ -105,7 +105,7 @@ impl Cloud {
         verdict::read_outcome(call, outcome, &asking.id)
     }
 
-    async fn asking<'a>(&self, call: &'a Call) -> Result<Asking<'a>, Error> {
+    async fn asking<'a>(&self, call: &'a Call) -> Result<CallInProgress<'a>, Error> {
         let timing = self.settings().timing.within(self.session().credentials.timeout);
         let mut left = TimeBudget::of(timing);
         let session = self
@@ -114,20 +114,20 @@ impl Cloud {
             .usable_session(self.clock(), &mut left)
             .await
             .map_err(|it| it.doing(call.operation))?;
-        Ok(Asking { call, session, id: self.request_id(), left })
+        Ok(CallInProgress { call, session, id: self.request_id(), left })
     }
 
     /// Once more with another token, if one was revoked, or our clocks disagree.
     async fn ask_at(
         &self,
-        asking: &mut Asking<'_>,
+        asking: &mut CallInProgress<'_>,
         place: &(dyn Fn(&Session) -> Result<ServiceAddress, Error> + Send + Sync),
     ) -> Result<Result<HttpReply, crate::http::AttemptError>, Error> {
         let outcome = self.ask_once(asking, place).await?;
         if !matches!(&outcome, Ok(HttpReply { status: 401, .. })) {
             return Ok(outcome);
         }
-        let Asking { session, left, call, .. } = asking;
+        let CallInProgress { session, left, call, .. } = asking;
         let renewed = self.0.keeper.renew(session.number, self.clock(), left).await;
         *session = renewed.map_err(|it| it.doing(call.operation))?;
         self.ask_once(asking, place).await
@@ -135,10 +135,10 @@ impl Cloud {
 
     async fn ask_once(
         &self,
-        asking: &mut Asking<'_>,
+        asking: &mut CallInProgress<'_>,
         place: &(dyn Fn(&Session) -> Result<ServiceAddress, Error> + Send + Sync),
     ) -> Result<Result<HttpReply, crate::http::AttemptError>, Error> {
-        let Asking { call, session, id, left } = asking;
+        let CallInProgress { call, session, id, left } = asking;
         let address = place(session).map_err(|error| error.during(call))?;
         let mut headers = vec![("x-openstack-request-id", id.clone())];
         if let Some(version) = call.microversion {
@@ -159,7 +159,7 @@ impl Cloud {
         };
         let Settings { timing, backoff, metrics, fence, .. } = self.settings();
         let attempt = timing.within(session.credentials.timeout).attempt;
-        let terms = ExchangeTerms { attempt, backoff: *backoff, repeatable: call.is_repeatable() };
+        let terms = ExchangeOptions { attempt, backoff: *backoff, repeatable: call.is_repeatable() };
         let repeated = || metrics.count_repeat(call);
         let SignInContext { gate, random, .. } = &*self.0.context;
         let fence = self.1.as_ref().unwrap_or(fence);

@@ -127,17 +127,17 @@ pub struct Tls {
     /// Certificate and key, which may be one file.
     pub client: Option<(Located<PathBuf>, Located<PathBuf>)>,
     /// Believe anybody: whoever is on the way reads the password. Where it is said.
-    pub insecure: Option<Place>,
+    pub insecure: Option<SourceLocation>,
 }
 
 /// Where something is written: `/etc/openstack/clouds.yaml:7`, `OS_AUTH_URL`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(pub String);
+pub struct SourceLocation(pub String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located<T> {
     pub value: T,
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 impl Credentials {
@@ -154,7 +154,7 @@ impl Credentials {
     /// Everything else as it is when nobody says anything.
     pub fn new(auth_url: &str, proof: AuthMethod, scope: Scope) -> Credentials {
         Credentials {
-            auth_url: Located { value: auth_url.to_owned(), place: Place("as given".to_owned()) },
+            auth_url: Located { value: auth_url.to_owned(), place: SourceLocation("as given".to_owned()) },
             proof,
             scope,
             version: None,
@@ -168,7 +168,8 @@ impl Credentials {
 
     #[must_use]
     pub fn with_region(mut self, region: &str) -> Credentials {
-        self.region = Some(Located { value: region.to_owned(), place: Place("as given".to_owned()) });
+        self.region =
+            Some(Located { value: region.to_owned(), place: SourceLocation("as given".to_owned()) });
         self
     }
 }
@@ -218,7 +219,7 @@ impl fmt::Display for Interface {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

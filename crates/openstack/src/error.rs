@@ -7,15 +7,15 @@ use std::{error, fmt, sync::Arc, time::Duration};
 
 use crate::call::{Call, Service};
 
-pub use class::{Class, Fault, Retry};
-pub use reply::Refusal;
+pub use class::{Class, Responsibility, Retry};
+pub use reply::ErrorReply;
 pub(crate) use reply::is_of_a_service;
 
 /// Cheap to clone: a hundred callers may wait for one sign-in, and all are told why it failed.
 #[derive(Clone)]
-pub struct Error(Arc<What>);
+pub struct Error(Arc<ErrorInner>);
 
-struct What {
+struct ErrorInner {
     class: Class,
     /// What was being done: `list load balancers`. Empty where there was no call yet.
     doing: String,
@@ -32,7 +32,7 @@ struct What {
 impl Error {
     /// `message` is one line without a full stop, and does not repeat its source.
     pub fn new(class: Class, message: impl Into<String>) -> Error {
-        Error(Arc::new(What {
+        Error(Arc::new(ErrorInner {
             class,
             doing: String::new(),
             message: message.into(),
@@ -47,7 +47,7 @@ impl Error {
     }
 
     /// What a call was refused with.
-    pub fn from_reply(call: &Call, refusal: &Refusal<'_>) -> Error {
+    pub fn from_reply(call: &Call, refusal: &ErrorReply<'_>) -> Error {
         reply::read(call, refusal)
     }
 
@@ -56,7 +56,7 @@ impl Error {
     }
 
     /// Who can mend it.
-    pub fn fault(&self) -> Fault {
+    pub fn fault(&self) -> Responsibility {
         self.0.class.fault()
     }
 
@@ -80,7 +80,7 @@ impl Error {
     /// What was being done and what is wrong: the same as long as that is the same, for whoever tells it with the fix
     /// beside it and not anew for every request.
     pub fn trouble(&self) -> String {
-        let What { doing, message, .. } = &*self.0;
+        let ErrorInner { doing, message, .. } = &*self.0;
         if doing.is_empty() { message.clone() } else { format!("{doing}: {message}") }
     }
 
@@ -157,12 +157,12 @@ impl Error {
     }
 
     /// Changes what nobody shares yet; what is shared stays as it was told.
-    fn with(mut self, change: impl FnOnce(&mut What)) -> Error {
+    fn with(mut self, change: impl FnOnce(&mut ErrorInner)) -> Error {
         match Arc::get_mut(&mut self.0) {
             Some(what) => change(what),
             None => {
                 let shared = self.clone();
-                let mut what = What {
+                let mut what = ErrorInner {
                     class: self.0.class.clone(),
                     doing: self.0.doing.clone(),
                     message: self.0.message.clone(),

@@ -17,8 +17,8 @@ use crate::{
         CloudConf,
         ini::{Entry, Ini, Section},
     },
-    error::{Refusal, is_of_a_service},
-    octavia::{Tree, TreePool, read_statistics, read_tree},
+    error::{ErrorReply, is_of_a_service},
+    octavia::{StatusTree, TreePool, read_statistics, read_tree},
 };
 pub use crate::{
     cloud::fuzz::versions,
@@ -75,7 +75,7 @@ pub fn refusal(bytes: &[u8]) {
     let read = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let page = std::str::from_utf8(body).ok().filter(|_| read.is_null());
     let call = Call::get(Service::Network, "list ports", "/ports");
-    let refusal = Refusal {
+    let refusal = ErrorReply {
         status,
         body: &read,
         request_id: Some("req-1"),
@@ -112,7 +112,7 @@ pub fn status_tree(bytes: &[u8]) {
     }
 }
 
-fn tree_holds(tree: &Tree, body: &Value) {
+fn tree_holds(tree: &StatusTree, body: &Value) {
     let count = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).map_or(0, Vec::len);
     let same_pools = |pools: &[TreePool], of: &Value| {
         assert_eq!(pools.len(), count(of, "pools"));

@@ -18,9 +18,9 @@ mod trouble;
 
 pub use backoff::Backoff;
 pub(crate) use backoff::RandomSource;
-pub(crate) use exchange::{Exchange, ExchangeTerms, TimeBudget};
-pub(crate) use limits::Gate;
+pub(crate) use exchange::{Exchange, ExchangeOptions, TimeBudget};
 pub use limits::Limits;
+pub(crate) use limits::RequestLimiter;
 pub use metrics::Metrics;
 pub(crate) use transport::{Body, HttpReply, HttpRequest, Transport};
 pub(crate) use trouble::AttemptError;

@@ -32,9 +32,9 @@ pub(crate) use sign_in::SignInContext;
 /// What a sign-in came to.
 #[derive(Clone)]
 pub struct Session {
-    pub user: Named,
+    pub user: NamedRef,
     /// None for a token that is good for a domain, for the whole system, or for nothing yet.
-    pub project: Option<Named>,
+    pub project: Option<NamedRef>,
     pub roles: Vec<String>,
     /// By Keystone's clock.
     pub expires: Option<SystemTime>,
@@ -56,7 +56,7 @@ pub struct Session {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedRef {
     pub id: String,
     pub name: String,
     /// The domain it belongs to, by name; Keystone v2.0 knows none.
@@ -96,17 +96,17 @@ impl fmt::Debug for Session {
 }
 
 /// What Keystone grants, before it becomes a session.
-struct Grant {
+struct IssuedToken {
     token: SecretString,
-    user: Named,
-    project: Option<Named>,
+    user: NamedRef,
+    project: Option<NamedRef>,
     roles: Vec<String>,
     expires: Option<Timestamp>,
     issued: Option<Timestamp>,
     catalog: Catalog,
 }
 
-impl Grant {
+impl IssuedToken {
     /// By Keystone's clock alone, which may be far from ours. An old one does not say when it issued the token; then ours
     /// has to do, unless it thinks that the token was born dead.
     fn life(&self, wall: SystemTime) -> Option<Duration> {

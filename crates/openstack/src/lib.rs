@@ -40,6 +40,6 @@ pub use call::{Accept, Call, Method, Microversion, Reply, Service};
 pub use clock::{Clock, RealClock};
 pub use cloud::{Cloud, Fence, Settings, Timing, Versions};
 pub use credentials::{Credentials, Environment, LoadedCredentials, Source};
-pub use error::{Class, Error, Fault, Retry};
+pub use error::{Class, Error, Responsibility, Retry};
 pub use http::{Backoff, Limits, Metrics};
 pub use identity::Session;

@@ -55,7 +55,7 @@ resource! {
 }
 
 impl Resource for Extension {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/extensions";
     const NAMES: ResourceNames = noun!("extension", "extensions");

@@ -8,8 +8,8 @@ use crate::{
     Service,
     neutron::{FixedIp, Network, Port, SecurityGroup},
     resource::{
-        Creatable, Hidden, Id, KnownBy, Resource, ResourceNames, Rest, Standing, noun, or_default, resource,
-        words,
+        Creatable, Id, IdentifyingFields, Resource, ResourceNames, ResourceState, SecretText, UnknownFields,
+        noun, or_default, resource, words,
     },
 };
 
@@ -36,7 +36,7 @@ resource! {
         metadata: BTreeMap<String, String>,
         /// `ssh-rsa …` by its name.
         key_name: Option<String>,
-        user_data: Option<Hidden>,
+        user_data: Option<SecretText>,
         config_drive: Option<String>,
     }
     given {
@@ -92,7 +92,7 @@ pub struct Address {
     #[serde(rename = "OS-EXT-IPS:type", default, deserialize_with = "or_default")]
     pub kind: String,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 /// Of which flavor a server is: its name from microversion 2.47 on, its id before.
@@ -138,25 +138,25 @@ resource! {
 }
 
 impl Resource for Server {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Compute;
     const PATH: &'static str = "/servers";
     const LIST: &'static str = "/servers/detail";
     const NAMES: ResourceNames = noun!("server", "servers");
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> ResourceState {
         match &self.status {
-            ServerStatus::Active => Standing::Ready,
-            ServerStatus::Deleted | ServerStatus::SoftDeleted => Standing::Gone,
+            ServerStatus::Active => ResourceState::Ready,
+            ServerStatus::Deleted | ServerStatus::SoftDeleted => ResourceState::Gone,
             ServerStatus::Error => {
                 let fault = self.fault.clone().unwrap_or_default();
-                Standing::Failed(if fault.message.is_empty() {
+                ResourceState::Failed(if fault.message.is_empty() {
                     self.status.to_string()
                 } else {
                     fault.message
                 })
             }
-            other => Standing::Pending(other.to_string()),
+            other => ResourceState::Pending(other.to_string()),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Creatable for Server {
     type New = NewServer;
     // Nova answers with an id and a password; the rest is read.
     const ECHOES: bool = false;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name"]);
 
     /// Nova takes names for regular expressions.
     fn filter_value(_field: &str, text: &str) -> Option<String> {
@@ -175,14 +175,14 @@ impl Creatable for Server {
 }
 
 impl Resource for Flavor {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Compute;
     const PATH: &'static str = "/flavors";
     const NAMES: ResourceNames = noun!("flavor", "flavors");
 }
 
 impl Resource for Interface {
-    type Home = Id<Server>;
+    type Parent = Id<Server>;
     const SERVICE: Service = Service::Compute;
     const PATH: &'static str = "/servers/{}/os-interface";
     const NAMES: ResourceNames =
@@ -192,7 +192,7 @@ impl Resource for Interface {
 
 impl Creatable for Interface {
     type New = NewInterface;
-    const KNOWN_BY: KnownBy = KnownBy::Nature(&["port_id"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Nature(&["port_id"]);
 }
 
 #[cfg(test)]

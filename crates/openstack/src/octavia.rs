@@ -19,7 +19,7 @@ mod offer;
 mod pool;
 mod tree;
 
-use crate::resource::{Standing, words};
+use crate::resource::{ResourceState, words};
 
 pub use health_monitor::{HealthMonitor, HealthMonitorChange, MonitorType, NewHealthMonitor};
 pub use l7::{
@@ -37,7 +37,7 @@ pub use offer::{
 pub use pool::{
     Algorithm, NewPool, Persistence, PersistenceType, Pool, PoolChange, PoolMembers, PoolProtocol,
 };
-pub use tree::{Statistics, Tree, TreeListener, TreeMember, TreeMonitor, TreePool};
+pub use tree::{Statistics, StatusTree, TreeListener, TreeMember, TreeMonitor, TreePool};
 
 #[cfg(test)]
 pub(crate) use offer::read_capabilities;
@@ -79,14 +79,14 @@ impl Provisioning {
     }
 
     /// Octavia has no words for what went wrong: its own log has them.
-    fn standing(&self, operating: &Operating) -> Standing {
+    fn standing(&self, operating: &Operating) -> ResourceState {
         match self {
-            Provisioning::Active => Standing::Ready,
-            Provisioning::Deleted => Standing::Gone,
-            Provisioning::Error => Standing::Failed(format!(
+            Provisioning::Active => ResourceState::Ready,
+            Provisioning::Deleted => ResourceState::Gone,
+            Provisioning::Error => ResourceState::Failed(format!(
                 "provisioning_status {self}, operating_status {operating}; Octavia's log says why"
             )),
-            _ => Standing::Pending(self.to_string()),
+            _ => ResourceState::Pending(self.to_string()),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Provisioning {
 /// How each kind stands, in its `impl Resource`.
 macro_rules! provisioned {
     () => {
-        fn standing(&self) -> $crate::resource::Standing {
+        fn standing(&self) -> $crate::resource::ResourceState {
             self.provisioning_status.standing(&self.operating_status)
         }
     };

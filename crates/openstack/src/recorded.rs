@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use seaway_testkit::mutate::{self, Dice};
+use seaway_testkit::mutate::{self, Xorshift};
 use serde_json::{Value, json};
 
 use crate::{
@@ -73,7 +73,7 @@ fn one<V: View>(body: Value) -> Result<(), Error> {
 
 fn many<V: View>(body: Value) -> Result<(), Error> {
     let page = one_page::<V>(body)?;
-    page.broken.first().map_or(Ok(()), |broken| Err(broken.as_error::<V::Of>()))
+    page.broken.first().map_or(Ok(()), |broken| Err(broken.as_error::<V::Viewed>()))
 }
 
 fn reply(body: Value) -> Reply {
@@ -184,7 +184,7 @@ fn no_damaged_body_makes_a_parser_panic() {
 #[test]
 fn parts_of_other_bodies_make_no_parser_panic() {
     let bodies: Vec<Value> = BODIES.iter().map(|(name, _)| body(name)).collect();
-    let mut dice = Dice::new(0x0c7a);
+    let mut dice = Xorshift::new(0x0c7a);
     for _ in 0..8_000 {
         let at = dice.below(BODIES.len());
         let (name, parser) = BODIES[at];

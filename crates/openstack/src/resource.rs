@@ -24,12 +24,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use edit::Edit::{self, Leave, To};
-pub use fields::{FieldError, Fields, Rest};
-pub use hidden::Hidden;
+pub use fields::{FieldError, Fields, UnknownFields};
+pub use hidden::SecretText;
 pub use id::{Id, InvalidId, Ref};
-pub use pages::{Broken, Page, Pages};
+pub use pages::{Page, Pages, UnreadableObject};
 pub use query::Query;
-pub use wait::Standing;
+pub use wait::ResourceState;
 
 pub(crate) use fields::or_default;
 pub(crate) use id::encoded;
@@ -41,9 +41,9 @@ pub(crate) use words::words;
 use crate::{Call, Class, Cloud, Error, Method, Reply, Service};
 
 /// One kind of object of a service.
-pub trait Resource: View<Of = Self> {
+pub trait Resource: View<Viewed = Self> {
     /// What it is found in: `()`, or the id of its parent.
-    type Home: Home;
+    type Parent: ParentPath;
     const SERVICE: Service;
     /// Of the whole collection; `{}` is the parent's id.
     const PATH: &'static str;
@@ -53,42 +53,42 @@ pub trait Resource: View<Of = Self> {
     const ID: &'static str = "id";
 
     /// Most kinds are ready as soon as they are there.
-    fn standing(&self) -> Standing {
-        Standing::Ready
+    fn standing(&self) -> ResourceState {
+        ResourceState::Ready
     }
 }
 
 /// What is read of a resource: all of it, or the few fields that are needed of many.
 pub trait View: Sized + Send + 'static {
-    type Of: Resource;
+    type Viewed: Resource;
     /// Those asked for; none: all.
     const FIELDS: &'static [&'static str];
 
-    fn id(&self) -> &Id<Self::Of>;
+    fn id(&self) -> &Id<Self::Viewed>;
     fn read(fields: Fields) -> Result<Self, FieldError>;
 }
 
 /// That it is there, and nothing more: for counting.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Present<R>(pub Id<R>);
+pub struct IdOnly<R>(pub Id<R>);
 
-impl<R: Resource> View for Present<R> {
-    type Of = R;
+impl<R: Resource> View for IdOnly<R> {
+    type Viewed = R;
     const FIELDS: &'static [&'static str] = &[R::ID];
 
     fn id(&self) -> &Id<R> {
         &self.0
     }
 
-    fn read(mut fields: Fields) -> Result<Present<R>, FieldError> {
-        fields.id().map(Present)
+    fn read(mut fields: Fields) -> Result<IdOnly<R>, FieldError> {
+        fields.id().map(IdOnly)
     }
 }
 
 /// What can be made.
 pub trait Creatable: Resource {
     type New: Serialize + Sync;
-    const KNOWN_BY: KnownBy;
+    const KNOWN_BY: IdentifyingFields;
     /// Whether the reply is the new object. If not it has the id alone.
     const ECHOES: bool = true;
 
@@ -105,7 +105,7 @@ pub trait Changeable: Resource {
 
 /// The fields of a new object that its like is looked for by, when nobody knows whether it was made.
 #[derive(Clone, Copy, Debug)]
-pub enum KnownBy {
+pub enum IdentifyingFields {
     /// They tell it from others only if it has a name, a description or tags.
     Marks(&'static [&'static str]),
     /// There can be no second one with these.
@@ -150,17 +150,17 @@ macro_rules! noun {
 pub(crate) use noun;
 
 /// Where a collection is.
-pub trait Home {
+pub trait ParentPath {
     fn within(&self, path: &'static str) -> String;
 }
 
-impl Home for () {
+impl ParentPath for () {
     fn within(&self, path: &'static str) -> String {
         path.to_owned()
     }
 }
 
-impl<T> Home for Id<T> {
+impl<T> ParentPath for Id<T> {
     fn within(&self, path: &'static str) -> String {
         path.replacen("{}", &self.encoded(), 1)
     }
@@ -176,12 +176,12 @@ pub struct Collection<R> {
 
 impl Cloud {
     /// All objects of a kind, to be asked for; no request is made yet.
-    pub fn all<R: Resource<Home = ()>>(&self) -> Collection<R> {
+    pub fn all<R: Resource<Parent = ()>>(&self) -> Collection<R> {
         self.within(&())
     }
 
     /// Those in another object, such as the members of a pool; no request is made yet.
-    pub fn within<R: Resource>(&self, home: &R::Home) -> Collection<R> {
+    pub fn within<R: Resource>(&self, home: &R::Parent) -> Collection<R> {
         Collection {
             cloud: self.clone(),
             path: home.within(R::PATH),
@@ -193,16 +193,16 @@ impl Cloud {
 
 impl<R: Resource> Collection<R> {
     /// The list, a page at a time: it needs no more memory than the page that is looked at.
-    pub fn pages<V: View<Of = R>>(&self, query: Query) -> Pages<V> {
+    pub fn pages<V: View<Viewed = R>>(&self, query: Query) -> Pages<V> {
         Pages::new(self.cloud.clone(), self.list.clone(), query)
     }
 
     /// The whole list. An object that cannot be understood is an error; who can go on without it looks at `pages`.
-    pub async fn list<V: View<Of = R>>(&self, query: Query) -> Result<Vec<V>, Error> {
+    pub async fn list<V: View<Viewed = R>>(&self, query: Query) -> Result<Vec<V>, Error> {
         self.pages(query).all().await
     }
 
-    pub async fn read<V: View<Of = R>>(&self, id: &Id<R>) -> Result<V, Error> {
+    pub async fn read<V: View<Viewed = R>>(&self, id: &Id<R>) -> Result<V, Error> {
         let mut call = self.call(Method::GET, R::NAMES.read, Some(id));
         for field in V::FIELDS {
             call = call.query("fields", *field);
@@ -211,7 +211,7 @@ impl<R: Resource> Collection<R> {
     }
 
     /// As `read`, with `None` for what is not there.
-    pub async fn find<V: View<Of = R>>(&self, id: &Id<R>) -> Result<Option<V>, Error> {
+    pub async fn find<V: View<Viewed = R>>(&self, id: &Id<R>) -> Result<Option<V>, Error> {
         match self.read(id).await {
             Ok(it) => Ok(Some(it)),
             Err(error) if error.is_not_found() => Ok(None),
@@ -280,12 +280,12 @@ pub(crate) fn wrap_body<R: Resource>(content: &impl Serialize) -> Value {
 /// The one object of a reply.
 pub(crate) fn decode_object<V: View>(reply: Reply) -> Result<V, Error> {
     let Reply { mut body, request_id, .. } = reply;
-    let object = match V::Of::NAMES.key {
+    let object = match V::Viewed::NAMES.key {
         Some(key) => body.get_mut(key).map(Value::take).unwrap_or_default(),
         None => body,
     };
     Fields::of(object).and_then(V::read).map_err(|wrong| {
-        unexpected_reply(V::Of::SERVICE, V::Of::NAMES.read, &wrong).with_request_id(request_id)
+        unexpected_reply(V::Viewed::SERVICE, V::Viewed::NAMES.read, &wrong).with_request_id(request_id)
     })
 }
 

@@ -39,18 +39,18 @@ use crate::{
 pub struct Survey {
     pub identity: Identity,
     pub services: Vec<ServiceInfo>,
-    pub providers: Fetched<Vec<ProviderInfo>>,
-    pub flavors: Fetched<Vec<String>>,
-    pub availability_zones: Fetched<Vec<String>>,
-    pub external_networks: Fetched<Vec<ExternalNetwork>>,
+    pub providers: FetchResult<Vec<ProviderInfo>>,
+    pub flavors: FetchResult<Vec<String>>,
+    pub availability_zones: FetchResult<Vec<String>>,
+    pub external_networks: FetchResult<Vec<ExternalNetwork>>,
     /// Whether load balancers may be listed, which tells more about roles than their names.
-    pub load_balancers_listed: Fetched<()>,
+    pub load_balancers_listed: FetchResult<()>,
     pub quotas: Vec<Quota>,
 }
 
 /// What was asked for, or why it was not told.
 #[derive(Debug)]
-pub enum Fetched<T> {
+pub enum FetchResult<T> {
     Value(T),
     Failed(Error),
 }
@@ -62,7 +62,7 @@ pub struct Identity {
     pub by: String,
     /// Where, with the version.
     pub at: String,
-    pub project: Option<Named>,
+    pub project: Option<NamedRef>,
     pub roles: Vec<String>,
     pub region: Option<String>,
     /// When the token ends; it is renewed before.
@@ -71,7 +71,7 @@ pub struct Identity {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Named {
+pub struct NamedRef {
     pub id: String,
     pub name: String,
 }
@@ -80,8 +80,8 @@ pub struct Named {
 pub struct ServiceInfo {
     #[serde(serialize_with = "as_text")]
     pub service: Service,
-    pub endpoint: Fetched<String>,
-    pub versions: Fetched<SpokenVersions>,
+    pub endpoint: FetchResult<String>,
+    pub versions: FetchResult<SpokenVersions>,
 }
 
 /// What a service speaks.
@@ -108,7 +108,7 @@ pub struct ExternalNetwork {
     pub name: String,
     pub shared: bool,
     /// Those that are shown to us.
-    pub subnets: Fetched<Vec<ExternalSubnet>>,
+    pub subnets: FetchResult<Vec<ExternalSubnet>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -119,27 +119,27 @@ pub struct ExternalSubnet {
     pub cidr: String,
 }
 
-impl<T> Fetched<T> {
+impl<T> FetchResult<T> {
     pub fn value(&self) -> Option<&T> {
         match self {
-            Fetched::Value(it) => Some(it),
-            Fetched::Failed(_) => None,
+            FetchResult::Value(it) => Some(it),
+            FetchResult::Failed(_) => None,
         }
     }
 
     pub fn error(&self) -> Option<&Error> {
         match self {
-            Fetched::Value(_) => None,
-            Fetched::Failed(error) => Some(error),
+            FetchResult::Value(_) => None,
+            FetchResult::Failed(error) => Some(error),
         }
     }
 }
 
-impl<T> From<Result<T, Error>> for Fetched<T> {
-    fn from(result: Result<T, Error>) -> Fetched<T> {
+impl<T> From<Result<T, Error>> for FetchResult<T> {
+    fn from(result: Result<T, Error>) -> FetchResult<T> {
         match result {
-            Ok(it) => Fetched::Value(it),
-            Err(error) => Fetched::Failed(error),
+            Ok(it) => FetchResult::Value(it),
+            Err(error) => FetchResult::Failed(error),
         }
     }
 }
@@ -149,7 +149,7 @@ pub async fn survey(cloud: &Cloud, progress: &Progress) -> Survey {
     let identity = identity(cloud);
     let project = identity.project.as_ref().map(|it| it.id.clone());
     progress("asking all services for their versions, providers, networks and quotas");
-    let slow = Slow { cloud, progress, since: cloud.clock().now() };
+    let slow = SlowProgress { cloud, progress, since: cloud.clock().now() };
     let (services, octavia, flavors, zones, outside, quotas) = tokio::join!(
         slow.noted("versions", services(cloud)),
         slow.noted("providers", octavia(cloud)),
@@ -172,13 +172,13 @@ pub async fn survey(cloud: &Cloud, progress: &Progress) -> Survey {
 }
 
 /// Tells what is done, once the whole has taken longer than anybody waits without asking.
-struct Slow<'a> {
+struct SlowProgress<'a> {
     cloud: &'a Cloud,
     progress: &'a Progress,
     since: Instant,
 }
 
-impl Slow<'_> {
+impl SlowProgress<'_> {
     async fn noted<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
         let done = work.await;
         let took = self.cloud.clock().now().saturating_duration_since(self.since);
@@ -196,7 +196,7 @@ fn identity(cloud: &Cloud) -> Identity {
         user: session.user.name.clone(),
         by: session.kind.to_owned(),
         at: session.auth_url.clone(),
-        project: project.map(|it| Named { id: it.id.clone(), name: it.name.clone() }),
+        project: project.map(|it| NamedRef { id: it.id.clone(), name: it.name.clone() }),
         roles: session.roles.clone(),
         region: session.region().map(ToOwned::to_owned),
         expires: session.expires,
@@ -257,7 +257,7 @@ async fn octavia(cloud: &Cloud) -> (Result<Vec<ProviderInfo>, Error>, Result<(),
 
 async fn names<R>(cloud: &Cloud, name: impl Fn(R) -> Option<String>) -> Result<Vec<String>, Error>
 where
-    R: crate::resource::Resource<Home = ()>,
+    R: crate::resource::Resource<Parent = ()>,
 {
     Ok(cloud.all::<R>().list::<R>(Query::all()).await?.into_iter().filter_map(name).collect())
 }
@@ -284,11 +284,11 @@ async fn external_networks(cloud: &Cloud) -> Result<Vec<ExternalNetwork>, Error>
     Ok(found)
 }
 
-impl<T: Serialize> Serialize for Fetched<T> {
+impl<T: Serialize> Serialize for FetchResult<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Fetched::Value(it) => it.serialize(to),
-            Fetched::Failed(error) => {
+            FetchResult::Value(it) => it.serialize(to),
+            FetchResult::Failed(error) => {
                 let mut object = to.serialize_struct("Failed", 3)?;
                 object.serialize_field("error", &error.to_string())?;
                 object.serialize_field("class", error.class().label())?;

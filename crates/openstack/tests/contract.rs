@@ -49,7 +49,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::Result;
 use compare::Looks;
 use script::Script;
-use seaway_testkit::cloud::{Cloud, Speaks};
+use seaway_testkit::cloud::{Cloud, IdentityVersions};
 use stage::{Operator, Stage};
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn play(path: &Path) -> Result<String> {
     let recorded = Script::read(path)?;
     let cloud = Arc::new(Cloud::start());
     if recorded.only_fake {
-        cloud.speak(Speaks::Both);
+        cloud.speak(IdentityVersions::Both);
     }
     let operator = Box::new(Owner(Arc::clone(&cloud)));
     let mut stage =

@@ -10,14 +10,14 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{Protection, Wishes, nobody},
+    annotations::{Protection, ServiceOptions, nobody},
     basic_auth, forward_auth,
-    index::Given,
+    index::PlanContext,
 };
 
 /// Which clients a Service lets in, however they come to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Admitted {
+pub(crate) struct AccessRules {
     /// Empty means all.
     pub(crate) sources: Vec<IpNet>,
     pub(crate) denied: Vec<IpNet>,
@@ -35,16 +35,16 @@ pub(crate) struct Admitted {
     pub(crate) entrances: Vec<Name>,
 }
 
-impl Admitted {
+impl AccessRules {
     /// What a Service says for whoever leads to it; nobody, if that is not understood. Its Problems are told where it is read.
-    pub(crate) fn of_service(service: &Service, given: Given<'_>) -> Admitted {
-        let mut wishes = Wishes::of(&given.config.defaults);
+    pub(crate) fn of_service(service: &Service, given: PlanContext<'_>) -> AccessRules {
+        let mut wishes = ServiceOptions::of(&given.config.defaults);
         let object = object(service);
         wishes.read(&object, &service.meta.annotations);
-        Admitted::of(service, &wishes, given)
+        AccessRules::of(service, &wishes, given)
     }
 
-    pub(crate) fn of(service: &Service, wishes: &Wishes, given: Given<'_>) -> Admitted {
+    pub(crate) fn of(service: &Service, wishes: &ServiceOptions, given: PlanContext<'_>) -> AccessRules {
         let sources = match service.unclear_sources || wishes.clients_unclear {
             true => nobody(),
             false => source_ranges(service, wishes).to_vec(),
@@ -56,7 +56,7 @@ impl Admitted {
         let auth = basic_auth::of(service, wishes, given.certificates).into_iter().collect();
         let asks = forward_auth::of(service, wishes).into_iter().collect();
         let entrances = wishes.http.entrances.clone();
-        Admitted {
+        AccessRules {
             sources,
             denied: wishes.denied.clone(),
             rates,
@@ -69,7 +69,7 @@ impl Admitted {
     }
 
     /// Who is let in by both.
-    pub(crate) fn narrow(&mut self, by: &Admitted) {
+    pub(crate) fn narrow(&mut self, by: &AccessRules) {
         self.sources = match (self.sources.is_empty(), by.sources.is_empty()) {
             (_, true) => std::mem::take(&mut self.sources),
             (true, false) => by.sources.clone(),
@@ -136,7 +136,7 @@ fn within_both(one: &[IpNet], other: &[IpNet]) -> Vec<IpNet> {
 
 /// The networks that may connect, wherever the Service is served; empty means all. The field alone counts where it is there, as in
 /// Kubernetes: what an annotation says cannot open what the Service closes.
-pub(crate) fn source_ranges<'s>(service: &'s Service, wishes: &'s Wishes) -> &'s [IpNet] {
+pub(crate) fn source_ranges<'s>(service: &'s Service, wishes: &'s ServiceOptions) -> &'s [IpNet] {
     if service.source_ranges.is_empty() { &wishes.sources } else { &service.source_ranges }
 }
 
@@ -168,14 +168,14 @@ mod tests {
             (&["10.0.0.0/9", "10.128.0.0/9"], &["10.0.0.0/8"], &["10.0.0.0/8"]),
             (&none, &["10.0.0.0/8"], &none),
         ] {
-            let of = |sources| Admitted { sources: nets(sources), ..Admitted::default() };
+            let of = |sources| AccessRules { sources: nets(sources), ..AccessRules::default() };
             for (one, other) in [(one, other), (other, one)] {
                 let mut all = of(one);
                 all.narrow(&of(other));
                 assert_eq!(all, of(both), "{one:?} {other:?}");
             }
         }
-        let denying = |denied| Admitted { denied: nets(denied), ..Admitted::default() };
+        let denying = |denied| AccessRules { denied: nets(denied), ..AccessRules::default() };
         let mut all = denying(&["10.0.0.0/8"]);
         all.narrow(&denying(&["192.0.2.7/32", "10.0.0.0/8"]));
         assert_eq!(all, denying(&["10.0.0.0/8", "192.0.2.7/32"]), "what either denies");

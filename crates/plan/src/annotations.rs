@@ -21,11 +21,11 @@ use std::{collections::BTreeMap, net::IpAddr, sync::LazyLock, time::Duration};
 use ipnet::IpNet;
 use seaway_model::{
     Config, Name, Problem, Reason,
-    config::{Defaults, MembersFrom},
+    config::{Defaults, MemberSource},
     fact::Labels,
     load_balancer::{
-        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, Limits, MemberLimit, Passive,
-        PoolHttpOptions, ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
+        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, Limits, MemberLimit,
+        PassiveHealthCheck, PoolHttpOptions, ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
     },
     name::ObjectRef,
 };
@@ -35,21 +35,21 @@ use crate::{forward_auth::AuthService, spelling::nearest};
 pub use crate::members::{HEAVIEST, WEIGHT};
 pub use auth::{BASIC_AUTH, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, REALM};
 pub use clients::{BURST, CLIENT_RATE, DENIED, RATE_KEY};
-pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
+pub use cloud::{CLOUD_CLASS, GIVE_AWAY, HealthCheckOptions, INTERNAL, ProviderOptions};
 pub(crate) use cloud::{
     FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
 };
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
-pub use meant::{Meant, meant, name_of};
+pub use meant::{AnnotationSuggestion, meant, name_of};
 pub use names::DNS_NAMES;
 use names::OF_EXTERNAL_DNS;
 pub(crate) use names::{DNS_TTL, has_hostname, hostnames};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
-pub use other_names::{OtherName, other_name};
+pub use other_names::{EquivalentAnnotation, other_name};
 pub(crate) use places::asks;
-pub use places::{Place, place_names, places};
-pub use ports::OfPorts;
+pub use places::{OptionScope, place_names, places};
+pub use ports::PerPort;
 pub(crate) use protecting::Protection;
 pub use protecting::{CLIENTS, lets_clients_in, protects};
 pub use table::{
@@ -58,7 +58,7 @@ pub use table::{
 };
 pub use tls::{
     AUTHORITIES, BACKEND_AUTHORITIES, HSTS, MemberTls, PASSTHROUGH, REDIRECT, TLS, TLS_PORTS, TLS_PROFILE,
-    TlsWishes, hsts,
+    TlsOptions, hsts,
 };
 
 /// All that is honoured, in the order in which it is read.
@@ -77,17 +77,17 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wishes {
-    pub members: MembersFrom,
+pub struct ServiceOptions {
+    pub members: MemberSource,
     pub balance: Balance,
     pub health: Option<HealthCheck>,
-    pub passive: Option<Passive>,
+    pub passive: Option<PassiveHealthCheck>,
     pub slow_start: Option<Duration>,
     pub panic_threshold: u8,
     pub member_limit: Option<MemberLimit>,
     pub cookie_key: Option<CookieKey>,
     pub proxy: Option<ProxyVersion>,
-    pub proxy_of: OfPorts<Option<ProxyVersion>>,
+    pub proxy_of: PerPort<Option<ProxyVersion>>,
     pub transparent: bool,
     pub proxy_from: Vec<IpNet>,
     pub sources: Vec<IpNet>,
@@ -104,9 +104,9 @@ pub struct Wishes {
     pub hostnames: Vec<Name>,
     /// Seconds.
     pub hostname_ttl: Option<u32>,
-    pub http: HttpWishes,
-    pub tls: TlsWishes,
-    pub cloud: CloudWishes,
+    pub http: HttpOptions,
+    pub tls: TlsOptions,
+    pub cloud: ProviderOptions,
     /// Something that protects is not understood: nothing listens.
     pub closed: bool,
     /// The same of what says which clients are let in: routes that lead here let nobody in, either.
@@ -117,10 +117,10 @@ pub struct Wishes {
 
 /// What is asked of HTTP.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HttpWishes {
+pub struct HttpOptions {
     /// The Service's own listeners speak it, or not.
     pub spoken: Option<bool>,
-    pub spoken_at: OfPorts<bool>,
+    pub spoken_at: PerPort<bool>,
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
     /// What says where it is to be there is not understood: it is nowhere.
@@ -144,7 +144,7 @@ pub struct HttpWishes {
     pub forward_auth: Option<AuthService>,
 }
 
-impl HttpWishes {
+impl HttpOptions {
     /// Whether it names where it wants to be at the front door.
     pub(crate) fn names_entrances(&self) -> bool {
         !self.hosts.is_empty() || !self.placed.is_empty() || !self.paths.is_empty()
@@ -162,30 +162,30 @@ impl HttpWishes {
     }
 
     /// It is spoken where a header of it is asked for.
-    fn ask(&mut self, header: OfPorts<bool>) {
+    fn ask(&mut self, header: PerPort<bool>) {
         let of_all = header.others().filter(|it| *it);
         self.spoken = of_all.or(self.spoken);
         // Where it is not asked of all, a port without it is as it would be.
         self.spoken_at.extend(if of_all.is_some() { header } else { header.only(true) });
     }
 
-    fn of(defaults: &Defaults) -> HttpWishes {
-        HttpWishes {
+    fn of(defaults: &Defaults) -> HttpOptions {
+        HttpOptions {
             terms: PoolHttpOptions { reuse: defaults.reuse, ..PoolHttpOptions::default() },
-            ..HttpWishes::default()
+            ..HttpOptions::default()
         }
     }
 }
 
-impl Wishes {
+impl ServiceOptions {
     /// Where the defaults of the configuration do not matter.
-    pub fn by_default() -> Wishes {
+    pub fn by_default() -> ServiceOptions {
         static DEFAULTS: LazyLock<Defaults> = LazyLock::new(|| Config::default().defaults);
-        Wishes::of(&DEFAULTS)
+        ServiceOptions::of(&DEFAULTS)
     }
 
-    pub fn of(defaults: &Defaults) -> Wishes {
-        Wishes {
+    pub fn of(defaults: &Defaults) -> ServiceOptions {
+        ServiceOptions {
             members: defaults.members,
             balance: defaults.balance,
             health: defaults.health.clone(),
@@ -195,7 +195,7 @@ impl Wishes {
             member_limit: None,
             cookie_key: defaults.cookie_key.clone(),
             proxy: None,
-            proxy_of: OfPorts::default(),
+            proxy_of: PerPort::default(),
             transparent: false,
             proxy_from: Vec::new(),
             sources: Vec::new(),
@@ -209,9 +209,9 @@ impl Wishes {
             share_across: Vec::new(),
             hostnames: Vec::new(),
             hostname_ttl: None,
-            http: HttpWishes::of(defaults),
-            tls: TlsWishes::default(),
-            cloud: CloudWishes::default(),
+            http: HttpOptions::of(defaults),
+            tls: TlsOptions::default(),
+            cloud: ProviderOptions::default(),
             closed: false,
             clients_unclear: false,
             written: BTreeMap::new(),
@@ -376,7 +376,7 @@ fn meant_instead(meant: &str, prefix: &str) -> String {
             None => "docs/annotations.md lists them all.".to_owned(),
         };
     }
-    let Meant { ours, fix } = meant::meant(meant);
+    let AnnotationSuggestion { ours, fix } = meant::meant(meant);
     match ours.filter(|it| *it != WEIGHT) {
         Some(ours) => format!("Did you mean {ours}? {fix}").trim_end().to_owned(),
         None if !fix.is_empty() => fix.to_owned(),

@@ -5,7 +5,7 @@
 //!     AddressPool.announce ─┐
 //!     L2Advertisement ──────┼──► offered by ARP and NDP: which addresses, on which interfaces (world/layer2.rs)
 //!     BGPAdvertisement ─────┼──► routes (routes.rs) ──┐
-//!     BGPPeer, BFDProfile ──┴──► sessions (peers.rs) ─┴──► BgpWanted (world/bgp.rs)
+//!     BGPPeer, BFDProfile ──┴──► sessions (peers.rs) ─┴──► DesiredBgp (world/bgp.rs)
 //! ```
 //! MetalLB's objects are read by the same code, and not acted on.
 
@@ -19,16 +19,16 @@ use std::{
 };
 
 use seaway_model::{
-    Announce, Kind, Name, ObjectRef,
+    AnnounceMode, Kind, Name, ObjectRef,
     bgp::Bfd,
     fact::{
-        AddressPool, AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, BgpPeer,
-        CommunityValue, CommunityWord, L2Advertisement, Labels, Secret, Selector,
+        AddressPool, AdvertisementScope, AnnouncementObject, AnnouncementSpec, BgpAdvertisement, BgpPeer,
+        CommunityRef, CommunityValue, L2Advertisement, Labels, Secret, Selector,
     },
 };
 use secrecy::SecretString;
 
-pub(crate) use self::routes::{HostRoutes, Served};
+pub(crate) use self::routes::{HostRoutes, ServedAddress};
 
 /// What a Secret calls a password of a session.
 const PASSWORD: &str = "password";
@@ -47,7 +47,7 @@ const WELL_KNOWN: [(&str, u32); 6] = [
 
 #[derive(Debug, Default)]
 pub(crate) struct AnnouncingObjects {
-    objects: BTreeMap<ObjectRef, Arc<AnnouncingObject>>,
+    objects: BTreeMap<ObjectRef, Arc<AnnouncementObject>>,
     /// Pools that are not there any more: a pool that cannot be seen withdraws nothing.
     gone: BTreeMap<Name, Arc<AddressPool>>,
     /// Of a folder; in a cluster, hosts read them.
@@ -75,7 +75,7 @@ pub(crate) type Communities = (Arc<[u32]>, Arc<[[u32; 3]]>);
 
 impl AnnouncingObjects {
     /// Whether that is news.
-    pub(crate) fn put(&mut self, it: &Arc<AnnouncingObject>) -> bool {
+    pub(crate) fn put(&mut self, it: &Arc<AnnouncementObject>) -> bool {
         let before = self.objects.insert(it.object.clone(), it.clone());
         self.forget_lost_secrets();
         before.is_none_or(|before| before != *it)
@@ -177,45 +177,45 @@ impl AnnouncingObjects {
     }
 
     /// Those that count: ours.
-    fn counted(&self) -> impl Iterator<Item = &Arc<AnnouncingObject>> {
+    fn counted(&self) -> impl Iterator<Item = &Arc<AnnouncementObject>> {
         self.objects.values().filter(|it| !it.object.kind.is_of_metallb())
     }
 
     pub(crate) fn layer2(&self) -> impl Iterator<Item = (&ObjectRef, &L2Advertisement)> {
         self.counted().filter_map(|it| match &it.says {
-            Announcing::L2Advertisement(says) => Some((&it.object, says)),
+            AnnouncementSpec::L2Advertisement(says) => Some((&it.object, says)),
             _ => None,
         })
     }
 
     pub(crate) fn bgp(&self) -> impl Iterator<Item = (&ObjectRef, &BgpAdvertisement)> {
         self.counted().filter_map(|it| match &it.says {
-            Announcing::BgpAdvertisement(says) => Some((&it.object, says)),
+            AnnouncementSpec::BgpAdvertisement(says) => Some((&it.object, says)),
             _ => None,
         })
     }
 
-    pub(crate) fn peers(&self) -> impl Iterator<Item = (&AnnouncingObject, &BgpPeer)> {
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (&AnnouncementObject, &BgpPeer)> {
         self.counted().filter_map(|it| match &it.says {
-            Announcing::BgpPeer(says) => Some((&**it, says)),
+            AnnouncementSpec::BgpPeer(says) => Some((&**it, says)),
             _ => None,
         })
     }
 
     fn profile(&self, name: &Name) -> Option<Bfd> {
         match &self.objects.get(&ObjectRef::new(Kind::BFDProfile, "", name.clone()))?.says {
-            Announcing::BfdProfile(profile) => Some(*profile),
+            AnnouncementSpec::BfdProfile(profile) => Some(*profile),
             _ => None,
         }
     }
 
     /// By their values; a name that is not known, or not known for sure, is an error: it may be what limits a route.
-    fn communities(&self, words: &[CommunityWord]) -> Result<Communities, UnknownCommunity> {
+    fn communities(&self, words: &[CommunityRef]) -> Result<Communities, UnknownCommunity> {
         let (mut standard, mut large) = (BTreeSet::new(), BTreeSet::new());
         for word in words {
             let value = match word {
-                CommunityWord::Value(value) => *value,
-                CommunityWord::Name(name) => self.community(name).ok_or(UnknownCommunity(name.clone()))?,
+                CommunityRef::Value(value) => *value,
+                CommunityRef::Name(name) => self.community(name).ok_or(UnknownCommunity(name.clone()))?,
             };
             match value {
                 CommunityValue::Standard(it) => drop(standard.insert(it)),
@@ -227,7 +227,7 @@ impl AnnouncingObjects {
 
     fn community(&self, name: &Name) -> Option<CommunityValue> {
         let values = self.counted().filter_map(|it| match &it.says {
-            Announcing::Community(values) => values.get(name).copied(),
+            AnnouncementSpec::Community(values) => values.get(name).copied(),
             _ => None,
         });
         let values: BTreeSet<CommunityValue> = values.collect();
@@ -272,16 +272,16 @@ impl AnnouncingObjects {
 /// Without an advertisement.
 pub(crate) fn asks_by_itself(pool: &AddressPool, protocol: Protocol) -> bool {
     match pool.announce {
-        Some(Announce::Auto) => true,
-        Some(Announce::Layer2) => protocol == Protocol::Layer2,
-        Some(Announce::Bgp) => protocol == Protocol::Bgp,
-        Some(Announce::Static | Announce::None) | None => false,
+        Some(AnnounceMode::Auto) => true,
+        Some(AnnounceMode::Layer2) => protocol == Protocol::Layer2,
+        Some(AnnounceMode::Bgp) => protocol == Protocol::Bgp,
+        Some(AnnounceMode::Static | AnnounceMode::None) | None => false,
     }
 }
 
 /// The pool says that nothing of ours announces it, which no advertisement overrides.
 fn is_barred(pool: &AddressPool) -> bool {
-    pool.hosts || matches!(pool.announce, Some(Announce::Static | Announce::None))
+    pool.hosts || matches!(pool.announce, Some(AnnounceMode::Static | AnnounceMode::None))
 }
 
 /// By its name or its labels.

@@ -5,17 +5,22 @@ use std::sync::Arc;
 use seaway_model::LoadBalancer;
 
 use crate::{
-    demand::Demand, forward_auth::asked_by, front_door::Served, index::Given, own_listeners::Dependent,
-    service::Planned,
+    demand::Demand, forward_auth::asked_by, front_door::PlannedBackends, index::PlanContext,
+    own_listeners::PoolOwner, service::PlannedService,
 };
 
-impl Planned {
+impl PlannedService {
     /// Adds the pool of whom its listeners ask, as it would be at the front door.
-    pub(crate) fn with_asked(mut self, demand: &Demand, given: Given<'_>, before: &LoadBalancer) -> Planned {
+    pub(crate) fn with_asked(
+        mut self,
+        demand: &Demand,
+        given: PlanContext<'_>,
+        before: &LoadBalancer,
+    ) -> PlannedService {
         let Some((key, port)) = asked_by(demand) else { return self };
         let Some(service) = given.index.service(&key) else { return self };
-        let who = Dependent::Owner(demand.owner.clone());
-        let asked = Served::asked_by(&who, service, &[port].into(), given, &before.pools);
+        let who = PoolOwner::Owner(demand.owner.clone());
+        let asked = PlannedBackends::asked_by(&who, service, &[port].into(), given, &before.pools);
         Arc::make_mut(&mut self.load_balancer).pools.extend(asked.pools());
         self.names.extend(asked.names);
         self.refused.extend(asked.refused);

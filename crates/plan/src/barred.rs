@@ -33,7 +33,7 @@ use crate::{
 
 /// What there is of machines.
 #[derive(Debug, Default)]
-pub(crate) struct Machines {
+pub(crate) struct ProtectedAddresses {
     rules: MemberRules,
     reserved: ReservedPorts,
     nodes: AddressMap<Name>,
@@ -45,7 +45,7 @@ pub(crate) struct Machines {
 
 /// What a member may not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Barred {
+pub(crate) enum ForbiddenReason {
     Special(&'static str),
     Published,
     OfHost(Name),
@@ -56,14 +56,14 @@ pub(crate) enum Barred {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BarredMember {
+pub(crate) struct ForbiddenMember {
     pub(crate) at: SocketAddr,
-    pub(crate) why: Barred,
+    pub(crate) why: ForbiddenReason,
     /// Who names it: an EndpointSlice, or a DNS name.
     pub(crate) named_by: String,
 }
 
-impl Machines {
+impl ProtectedAddresses {
     pub(crate) fn set_rules(&mut self, rules: MemberRules, reserved: ReservedPorts) {
         (self.rules, self.reserved) = (rules, reserved);
     }
@@ -95,43 +95,44 @@ impl Machines {
         member: &Member,
         of_host: impl Fn(&IpAddr) -> Option<Name>,
         published: impl Fn(&IpAddr) -> bool,
-    ) -> Option<Barred> {
+    ) -> Option<ForbiddenReason> {
         if self.rules.machines {
             return None;
         }
         let ip = plain(member.at.ip());
         if let Some(what) = special(ip) {
-            return Some(Barred::Special(what));
+            return Some(ForbiddenReason::Special(what));
         }
         if let Some(nodes) = self.nodes.owners(ip) {
             let named = member.node.as_ref().filter(|it| nodes.contains(*it));
             return match named {
-                None => nodes.first().cloned().map(Barred::OfNode),
-                Some(node) => {
-                    self.reserved.contains(member.at.port()).then(|| Barred::ReservedPort(node.clone()))
-                }
+                None => nodes.first().cloned().map(ForbiddenReason::OfNode),
+                Some(node) => self
+                    .reserved
+                    .contains(member.at.port())
+                    .then(|| ForbiddenReason::ReservedPort(node.clone())),
             };
         }
         if let Some(node) = self.bridges.owners(ip).and_then(|nodes| nodes.first()) {
             // Where a CNI goes by other networks, it is a pod's address, and that pod may be on any Node.
             let is_a_pods = member.node.as_ref().is_some_and(|it| !self.nodes.of(it).is_empty());
             if !is_a_pods {
-                return Some(Barred::OfBridge(node.clone()));
+                return Some(ForbiddenReason::OfBridge(node.clone()));
             }
             if self.reserved.contains(member.at.port()) {
-                return Some(Barred::ReservedPort(node.clone()));
+                return Some(ForbiddenReason::ReservedPort(node.clone()));
             }
         }
         // From the network of a Node it answers whoever may not ask there, and the API server as well.
         let is_by_name = self.rules.names && member.host_name.is_some();
         let is_barred = |it: &&ServiceKey| it.is_api_server() || !is_by_name;
         if let Some(service) = self.services.owners(ip).and_then(|all| all.iter().find(is_barred)) {
-            return Some(Barred::OfService(service.clone()));
+            return Some(ForbiddenReason::OfService(service.clone()));
         }
         if let Some(host) = of_host(&ip) {
-            return Some(Barred::OfHost(host));
+            return Some(ForbiddenReason::OfHost(host));
         }
-        published(&ip).then_some(Barred::Published)
+        published(&ip).then_some(ForbiddenReason::Published)
     }
 
     /// Whether it is the address of a Node whose own ports nobody may name.
@@ -197,24 +198,26 @@ fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-impl Barred {
+impl ForbiddenReason {
     /// What the address is, for the users of an object that names it.
     pub(crate) fn told_to(&self, reader: &ObjectRef) -> String {
         match self {
-            Barred::Special(what) => (*what).to_owned(),
-            Barred::Published => "an address that Seaway publishes".to_owned(),
-            Barred::OfHost(host) => format!("an address that host {host} reports as its own"),
-            Barred::OfNode(node) => {
+            ForbiddenReason::Special(what) => (*what).to_owned(),
+            ForbiddenReason::Published => "an address that Seaway publishes".to_owned(),
+            ForbiddenReason::OfHost(host) => format!("an address that host {host} reports as its own"),
+            ForbiddenReason::OfNode(node) => {
                 format!("an address of Node {node}, and the endpoint does not carry its nodeName")
             }
-            Barred::OfBridge(node) => format!(
+            ForbiddenReason::OfBridge(node) => format!(
                 "the first address of the pods of Node {node}, where its bridge is, and the endpoint carries no nodeName"
             ),
             // In a folder no address is barred for that. The API server's name is no secret.
-            Barred::OfService(it) => {
+            ForbiddenReason::OfService(it) => {
                 format!("the ClusterIP of {}", it.object().named_for(reader, !it.is_api_server()))
             }
-            Barred::ReservedPort(node) => format!("a port of Node {node} that is reserved for itself"),
+            ForbiddenReason::ReservedPort(node) => {
+                format!("a port of Node {node} that is reserved for itself")
+            }
         }
     }
 }
@@ -223,7 +226,7 @@ impl Barred {
 const NAMED: usize = 3;
 
 /// What is told about members that were left out, once for a port.
-pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMember]) -> Option<Problem> {
+pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[ForbiddenMember]) -> Option<Problem> {
     let first = barred.first()?;
     let own = demand.owner.object();
     let named = barred

@@ -12,16 +12,20 @@ use seaway_model::{
 
 use crate::{
     admitted,
-    annotations::{BASIC_AUTH, Wishes},
-    certificates::{Certificates, passwords::Unusable, read::USERS},
+    annotations::{BASIC_AUTH, ServiceOptions},
+    certificates::{Certificates, passwords::InvalidPasswordLine, read::USERS},
     demand::{Demand, DemandPort},
-    index::Given,
+    index::PlanContext,
 };
 
 const USUAL_REALM: &str = "Authentication required";
 
 /// What its requests have to come with.
-pub(crate) fn of(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Option<Arc<BasicAuth>> {
+pub(crate) fn of(
+    service: &Service,
+    wishes: &ServiceOptions,
+    certificates: &Certificates,
+) -> Option<Arc<BasicAuth>> {
     let secret = secret(service, wishes)?;
     let users = certificates.users(&secret).map(|it| it.users.clone());
     Some(Arc::new(BasicAuth {
@@ -33,13 +37,17 @@ pub(crate) fn of(service: &Service, wishes: &Wishes, certificates: &Certificates
 }
 
 /// Where its users are.
-pub(crate) fn secret(service: &Service, wishes: &Wishes) -> Option<ObjectRef> {
+pub(crate) fn secret(service: &Service, wishes: &ServiceOptions) -> Option<ObjectRef> {
     let name = wishes.http.basic_auth.as_ref()?;
     Some(ObjectRef::new(Kind::Secret, service.meta.namespace.clone(), name.clone()))
 }
 
 /// What is wrong with its users.
-pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Vec<Problem> {
+pub(crate) fn problems(
+    service: &Service,
+    wishes: &ServiceOptions,
+    certificates: &Certificates,
+) -> Vec<Problem> {
     let Some(secret) = secret(service, wishes).filter(|it| !certificates.is_withheld(it)) else {
         return Vec::new();
     };
@@ -65,8 +73,8 @@ pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certif
 }
 
 /// The same of one that a route leads to.
-pub(crate) fn problems_of(service: &Service, given: Given<'_>) -> Vec<Problem> {
-    let mut wishes = Wishes::of(&given.config.defaults);
+pub(crate) fn problems_of(service: &Service, given: PlanContext<'_>) -> Vec<Problem> {
+    let mut wishes = ServiceOptions::of(&given.config.defaults);
     // What is not understood of it is told to its owner.
     wishes.read(&admitted::object(service), &service.meta.annotations);
     problems(service, &wishes, given.certificates)
@@ -75,29 +83,31 @@ pub(crate) fn problems_of(service: &Service, given: Given<'_>) -> Vec<Problem> {
 /// As many are named.
 const NAMED: usize = 5;
 
-fn of_lines(secret: &ObjectRef, why: Unusable, lines: &[usize]) -> Problem {
+fn of_lines(secret: &ObjectRef, why: InvalidPasswordLine, lines: &[usize]) -> Problem {
     const ONE: &str = "the user of such a line cannot log in, others are not affected";
     let (what, follows, fix) = match why {
-        Unusable::Form => ("is not NAME:HASH", ONE, "Write each user as NAME:HASH, as htpasswd does."),
-        Unusable::Twice => (
+        InvalidPasswordLine::Form => {
+            ("is not NAME:HASH", ONE, "Write each user as NAME:HASH, as htpasswd does.")
+        }
+        InvalidPasswordLine::Twice => (
             "names a user whom an earlier line names",
             "the earlier line is used, and the later one is ignored",
             "Remove one of the two lines.",
         ),
-        Unusable::Weak => (
+        InvalidPasswordLine::Weak => (
             "has no password hash that Seaway verifies: bcrypt ($2y$), sha512-crypt ($6$) or sha256-crypt ($5$)",
             ONE,
             "Set the password again with htpasswd -B (bcrypt): hashes by MD5 ($apr1$, $1$), {SHA} and crypt are guessed too fast.",
         ),
-        Unusable::Broken => {
+        InvalidPasswordLine::Broken => {
             ("has a password hash that is cut off or damaged", ONE, "Set the password again: htpasswd -B.")
         }
-        Unusable::Beyond => (
+        InvalidPasswordLine::Beyond => (
             "is beyond the limit of 1000 users",
             "the users of this line and of all later lines cannot log in",
             "Use seaway.dev/forward-auth for so many users, or several Secrets and Services.",
         ),
-        Unusable::Costly => (
+        InvalidPasswordLine::Costly => (
             "has a password hash that takes too long to verify",
             ONE,
             "Use bcrypt with a cost of 12 at most (htpasswd -B -C 10), or sha-crypt with 100000 rounds at most.",

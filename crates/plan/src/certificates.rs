@@ -25,16 +25,16 @@ use std::{
 
 use seaway_model::{
     Kind, Name, ObjectRef, Problem, Reason, Time,
-    config::{FrontDoorTls, Secrets},
+    config::{FrontDoorTls, TlsSecrets},
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern, TlsByName},
 };
 
 use self::{
     passwords::ReadUsers,
-    read::{Held, USERS, Unread, read},
-    room::Room,
-    x509::Seen,
+    read::{ObjectContent, USERS, UnreadableKey, read},
+    room::CertificateQuota,
+    x509::ParsedCertificate,
 };
 pub use self::{
     read::{CertificateDates, dates, identity},
@@ -49,7 +49,7 @@ const CLOCKS_DIFFER: u64 = 2 * 60 * 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
-    known: BTreeMap<ObjectRef, Known>,
+    known: BTreeMap<ObjectRef, Entry>,
     /// Those for the front door to choose from, the older first.
     by_age: BTreeSet<(Option<Time>, ObjectRef)>,
     /// Those that are in use although their Secret is gone.
@@ -61,20 +61,20 @@ pub(crate) struct Certificates {
     asked_by_name: bool,
     /// Named, asked for, and not there.
     absent: BTreeSet<ObjectRef>,
-    room: Room,
+    room: CertificateQuota,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Entry {
     created: Option<Time>,
-    held: Option<Arc<Held>>,
+    held: Option<Arc<ObjectContent>>,
     broken: Option<Problem>,
-    age: Age,
+    age: Expiry,
 }
 
 /// The order in which certificates are shown.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing<'o> {
+pub(crate) enum CertificatePriority<'o> {
     /// By the configuration.
     Chosen(usize),
     /// By a guest.
@@ -84,7 +84,7 @@ pub(crate) enum Standing<'o> {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Age {
+enum Expiry {
     #[default]
     Fine,
     Early,
@@ -94,7 +94,7 @@ enum Age {
 
 /// What a change came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct CertificateChange {
     /// Another certificate under the same names, or another Problem.
     pub(crate) content: bool,
     /// Which names there are, and so who is asked by which.
@@ -103,7 +103,7 @@ pub(crate) struct Changed {
 
 impl Certificates {
     /// `named`: somebody names it.
-    pub(crate) fn put(&mut self, secret: &Secret, named: bool) -> Changed {
+    pub(crate) fn put(&mut self, secret: &Secret, named: bool) -> CertificateChange {
         let object = &secret.object;
         self.absent.remove(object);
         if *secret.kind != *TLS_SECRET
@@ -114,30 +114,30 @@ impl Certificates {
         }
         self.vanished.remove(object);
         let before = self.known.remove(object);
-        let known = |held| Known { created: secret.created, held, broken: None, age: Age::Fine };
+        let known = |held| Entry { created: secret.created, held, broken: None, age: Expiry::Fine };
         let held_before = before.as_ref().and_then(|it| it.held.clone());
-        let broken = |(key, why): Unread| broken(object, key, why);
+        let broken = |(key, why): UnreadableKey| broken(object, key, why);
         if secret.withheld && !named {
             self.room.give_back(object);
         }
         let mut known = match read(secret, held_before.as_deref()) {
             // Whoever names it goes on with what it held until its content comes. That of one that is left out does not.
             _ if secret.withheld && named && self.room.leaves_out(object) => {
-                Known { broken: Some(self.room.problem(object)), ..known(held_before) }
+                Entry { broken: Some(self.room.problem(object)), ..known(held_before) }
             }
             _ if secret.withheld => known(held_before.filter(|_| named)),
             Ok(_) if !self.room.take(secret) => {
-                Known { broken: Some(self.room.problem(object)), ..known(held_before) }
+                Entry { broken: Some(self.room.problem(object)), ..known(held_before) }
             }
-            Ok((held, unread)) => Known { broken: unread.map(broken), ..known(Some(Arc::new(held))) },
-            Err(unread) => Known { broken: Some(broken(unread)), ..known(held_before) },
+            Ok((held, unread)) => Entry { broken: unread.map(broken), ..known(Some(Arc::new(held))) },
+            Err(unread) => Entry { broken: Some(broken(unread)), ..known(held_before) },
         };
         known.age = known.age_at(self.now);
-        let changed = Changed {
+        let changed = CertificateChange {
             content: before
                 .as_ref()
                 .is_none_or(|it| it.held != known.held || it.broken != known.broken || it.age != known.age),
-            names: before.as_ref().map(Known::place) != Some(known.place()),
+            names: before.as_ref().map(Entry::place) != Some(known.place()),
         };
         if let Some(before) = before {
             self.by_age.remove(&(before.created, object.clone()));
@@ -151,10 +151,10 @@ impl Certificates {
 
     /// One that somebody names stays in use: without it a listener would close, or ask nobody for a certificate. Users do not:
     /// to delete them is how all of them are locked out.
-    pub(crate) fn remove(&mut self, object: &ObjectRef, named: bool) -> Changed {
+    pub(crate) fn remove(&mut self, object: &ObjectRef, named: bool) -> CertificateChange {
         let is_news = named && self.absent.insert(object.clone());
         let Some(known) = self.known.get_mut(object) else {
-            return Changed { content: is_news, names: false };
+            return CertificateChange { content: is_news, names: false };
         };
         let was_offered = self.by_age.remove(&(known.created, object.clone()));
         if named && known.held.as_ref().is_some_and(|it| it.is_certificate()) {
@@ -164,12 +164,12 @@ impl Certificates {
             }
             known.broken = Some(vanished(object));
             self.vanished.insert(object.clone());
-            return Changed { content: true, names: was_offered };
+            return CertificateChange { content: true, names: was_offered };
         }
         self.known.remove(object);
         self.vanished.remove(object);
         self.room.give_back(object);
-        Changed { content: true, names: true }
+        CertificateChange { content: true, names: true }
     }
 
     /// In use although their Secret is gone.
@@ -214,10 +214,10 @@ impl Certificates {
         let is_ordered = |it: &&ObjectRef| it.kind == Kind::Certificate;
         let chosen = settings.certificates.iter().chain(named.keys().filter(|it| !is_ordered(it)));
         let mut seen: BTreeSet<&ObjectRef> = BTreeSet::new();
-        let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Known::is_pair);
+        let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Entry::is_pair);
         let mut wanted: Vec<&ObjectRef> = chosen.filter(is_pair).filter(|it| seen.insert(it)).collect();
         // These are thousands, each once, and all of them pairs.
-        let all = self.by_age.iter().map(|(_, object)| object).filter(|_| settings.secrets == Secrets::All);
+        let all = self.by_age.iter().map(|(_, it)| it).filter(|_| settings.secrets == TlsSecrets::All);
         wanted.extend(all.filter(|it| !seen.contains(it)));
         // What somebody gave comes first.
         wanted.extend(named.keys().filter(is_ordered).filter(is_pair));
@@ -230,17 +230,17 @@ impl Certificates {
         settings: &FrontDoorTls,
         object: &'o ObjectRef,
         named: bool,
-    ) -> Option<Standing<'o>> {
+    ) -> Option<CertificatePriority<'o>> {
         let known = self.known.get(object).filter(|it| it.is_pair())?;
         if let Some(place) = settings.certificates.iter().position(|it| it == object) {
-            return Some(Standing::Chosen(place));
+            return Some(CertificatePriority::Chosen(place));
         }
         let is_there = || self.by_age.contains(&(known.created, object.clone()));
         match named {
-            true if object.kind == Kind::Certificate => Some(Standing::Ordered(object)),
-            true => Some(Standing::Named(object)),
-            false if settings.secrets == Secrets::All && is_there() => {
-                Some(Standing::Aged(known.created, object))
+            true if object.kind == Kind::Certificate => Some(CertificatePriority::Ordered(object)),
+            true => Some(CertificatePriority::Named(object)),
+            false if settings.secrets == TlsSecrets::All && is_there() => {
+                Some(CertificatePriority::Aged(known.created, object))
             }
             false => None,
         }
@@ -251,22 +251,22 @@ impl Certificates {
         settings: &'a FrontDoorTls,
         named: &'a BTreeMap<ObjectRef, U>,
     ) -> Option<&'a ObjectRef> {
-        let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Known::is_pair);
+        let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Entry::is_pair);
         let oldest = || self.by_age.first().map(|(_, object)| object);
         let is_ordered = |it: &&ObjectRef| it.kind == Kind::Certificate;
         let mut chosen = settings.certificates.iter().chain(named.keys().filter(|it| !is_ordered(it)));
-        let given = chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == Secrets::All));
+        let given = chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == TlsSecrets::All));
         given.or_else(|| named.keys().filter(is_ordered).find(is_pair))
     }
 
     /// It is there, and what it holds is on its way, if somebody names it; or whether it is there will be known soon.
     pub(crate) fn is_withheld(&self, object: &ObjectRef) -> bool {
-        let withheld = |it: &Known| it.held.is_none() && it.broken.is_none();
+        let withheld = |it: &Entry| it.held.is_none() && it.broken.is_none();
         self.known.get(object).map_or_else(|| self.not_known_yet(object), withheld)
     }
 
     pub(crate) fn names_of(&self, object: &ObjectRef) -> &[HostPattern] {
-        self.known.get(object).map(Known::names).unwrap_or_default()
+        self.known.get(object).map(Entry::names).unwrap_or_default()
     }
 
     /// What [`Certificates::by_name`] comes to for the front door now that one of its objects is another: `had` are the
@@ -302,8 +302,8 @@ impl Certificates {
         settings: &FrontDoorTls,
         named: impl Iterator<Item = &'a ObjectRef>,
     ) -> bool {
-        let is_pair = |it: &ObjectRef| self.known.get(it).is_some_and(Known::is_pair);
-        settings.secrets == Secrets::All && !self.by_age.is_empty()
+        let is_pair = |it: &ObjectRef| self.known.get(it).is_some_and(Entry::is_pair);
+        settings.secrets == TlsSecrets::All && !self.by_age.is_empty()
             || settings.certificates.iter().any(is_pair)
             || named.into_iter().any(is_pair)
     }
@@ -314,7 +314,7 @@ impl Certificates {
         let mut default = Vec::new();
         let mut first: Option<&HostPattern> = None;
         for object in objects {
-            let names = self.known.get(*object).map(Known::names).unwrap_or_default();
+            let names = self.known.get(*object).map(Entry::names).unwrap_or_default();
             for name in names {
                 by_name.entry(name).or_default().push((*object).clone());
             }
@@ -337,7 +337,7 @@ impl Certificates {
         hosts: &'h [HostPattern],
     ) -> Vec<&'h HostPattern> {
         let names: Vec<&HostPattern> =
-            objects.iter().filter_map(|it| self.known.get(it)).flat_map(Known::names).collect();
+            objects.iter().filter_map(|it| self.known.get(it)).flat_map(Entry::names).collect();
         if names.is_empty() {
             return Vec::new();
         }
@@ -360,7 +360,7 @@ impl Certificates {
                 .at(field)
                 .fix("Write the Secret, or name another.")
         };
-        let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Known::is_pair) || self.not_known_yet(it);
+        let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Entry::is_pair) || self.not_known_yet(it);
         let named = settings.certificates.iter().enumerate();
         let missing = named.filter(|(_, it)| it.kind == Kind::Secret && !pair(it));
         let mut problems: Vec<Problem> = missing
@@ -405,7 +405,7 @@ impl Certificates {
     }
 }
 
-impl Known {
+impl Entry {
     fn is_pair(&self) -> bool {
         self.seen().is_some()
     }
@@ -415,7 +415,7 @@ impl Known {
         (self.created, self.is_pair(), self.names())
     }
 
-    fn seen(&self) -> Option<&Seen> {
+    fn seen(&self) -> Option<&ParsedCertificate> {
         self.held.as_ref()?.seen.as_ref()
     }
 
@@ -423,12 +423,12 @@ impl Known {
         self.seen().map_or(&[], |it| &it.names)
     }
 
-    fn age_at(&self, now: Option<Time>) -> Age {
+    fn age_at(&self, now: Option<Time>) -> Expiry {
         match (now, self.seen()) {
-            (Some(now), Some(seen)) if seen.until <= now => Age::Over,
-            (Some(now), Some(seen)) if seen.from.0 > now.0.saturating_add(CLOCKS_DIFFER) => Age::Early,
-            (Some(now), Some(seen)) if seen.until.0 <= now.0.saturating_add(SOON) => Age::Soon,
-            _ => Age::Fine,
+            (Some(now), Some(seen)) if seen.until <= now => Expiry::Over,
+            (Some(now), Some(seen)) if seen.from.0 > now.0.saturating_add(CLOCKS_DIFFER) => Expiry::Early,
+            (Some(now), Some(seen)) if seen.until.0 <= now.0.saturating_add(SOON) => Expiry::Soon,
+            _ => Expiry::Fine,
         }
     }
 
@@ -436,18 +436,18 @@ impl Known {
         let mut problems: Vec<Problem> = self.broken.iter().cloned().collect();
         let Some(seen) = self.seen() else { return problems };
         let (what, fix) = match self.age {
-            Age::Fine => return problems,
+            Expiry::Fine => return problems,
             // It is renewed in time; who renews it says why that fails.
-            Age::Soon if object.kind == Kind::Certificate => return problems,
-            Age::Over => (
+            Expiry::Soon if object.kind == Kind::Certificate => return problems,
+            Expiry::Over => (
                 format!("the certificate expired on {}", calendar::day(seen.until)),
                 "Renew the certificate. Seaway still serves it, but clients refuse it.",
             ),
-            Age::Soon => (
+            Expiry::Soon => (
                 format!("the certificate expires on {}", calendar::day(seen.until)),
                 "Renew the certificate, or check why automatic renewal failed.",
             ),
-            Age::Early => (
+            Expiry::Early => (
                 format!("the certificate is not valid before {}", calendar::day(seen.from)),
                 "Wait, use another certificate, or set this machine's clock.",
             ),

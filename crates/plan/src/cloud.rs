@@ -9,16 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_model::{
     L4, ListenerId, Name, Problem, Reason,
-    config::{CloudDefaults, CloudNetworks, MembersFrom},
+    config::{CloudDefaults, CloudNetworks, MemberSource},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudClientAuth, CloudHeaders, CloudHealthMonitor, CloudTls, CloudTlsOptions, CloudVip,
-        Explicit, Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol, StuckPolicy,
+        CheckKind, CloudClientAuth, CloudHeaders, CloudHealthMonitor, CloudHealthMonitorType, CloudOptions,
+        CloudTls, CloudTlsOptions, CloudVip, ExplicitOptions, FloatingIpOptions, HealthCheck, Limits,
+        NamedLoadBalancer, Protocol, StuckPolicy,
     },
 };
 
 use crate::{
-    annotations::{CALLED, CHECK, CLIENTS, CONNECTIONS, GIVE_AWAY, NAMED, OfPorts, nobody},
+    annotations::{CALLED, CHECK, CLIENTS, CONNECTIONS, GIVE_AWAY, NAMED, PerPort, nobody},
     demand::{Demand, DemandPort},
 };
 
@@ -32,9 +33,9 @@ pub const GIVEN_AWAY: &str = "its load balancer in the cloud is left to another 
 
 impl Demand {
     /// Whom a cloud leads to: Nodes, unless pods are asked for by name. They stay, whether or not they have pods.
-    pub(crate) fn members_from(&self) -> MembersFrom {
+    pub(crate) fn members_from(&self) -> MemberSource {
         match (&self.cloud, self.wishes.members) {
-            (Some(_), MembersFrom::Auto | MembersFrom::Nodes) => MembersFrom::EveryNode,
+            (Some(_), MemberSource::Auto | MemberSource::Nodes) => MemberSource::EveryNode,
             (_, from) => from,
         }
     }
@@ -55,7 +56,7 @@ impl Demand {
     pub(crate) fn local_check(&self) -> Option<HealthCheck> {
         let (_, usual) = self.cloud.as_ref()?;
         let port = self.service.health_check_node_port.filter(|_| self.service.local_only)?;
-        let by_nodes = self.members_from() == MembersFrom::EveryNode;
+        let by_nodes = self.members_from() == MemberSource::EveryNode;
         let otherwise = self.wishes.cloud.monitor == Some(false) || self.wishes.written.contains_key(CHECK);
         let terms = self.health_check().unwrap_or_else(|| self.terms(usual));
         let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
@@ -76,7 +77,7 @@ impl Demand {
             return CloudHealthMonitor::default();
         }
         let (path, codes) = (own.path.clone().or_else(|| usual.probe.path.clone()), own.codes.clone());
-        let of_http = (own.path.is_some() || own.codes.is_some()).then_some(ProbeKind::Http);
+        let of_http = (own.path.is_some() || own.codes.is_some()).then_some(CloudHealthMonitorType::Http);
         let at = |it: &DemandPort| Some((it.id(), self.wishes.cloud.probe_at.of(&it.port)?));
         CloudHealthMonitor {
             kinds: self.ports.iter().filter_map(at).collect(),
@@ -98,7 +99,7 @@ impl Demand {
     }
 
     /// Nothing, where no cloud is involved.
-    pub(crate) fn outside(&self) -> Option<Outside> {
+    pub(crate) fn outside(&self) -> Option<CloudOptions> {
         let (_, usual) = self.cloud.as_ref()?;
         let wishes = &self.wishes.cloud;
         let nothing = CloudNetworks::default();
@@ -114,14 +115,14 @@ impl Demand {
         let floating = [class, own, &usual.place];
         let port = wishes.port.clone();
         let placed = |it: Option<Name>| it.filter(|_| port.is_none());
-        Some(Outside {
+        Some(CloudOptions {
             ports: self.ports.iter().map(crate::demand::DemandPort::id).collect(),
             families: self.cloud_families(),
             withheld: self.withheld_family(),
             both: self.service.families.policy == FamilyPolicy::Require && self.withheld_family().is_none(),
             beside: Vec::new(),
             opened: self.is_opened(),
-            by_nodes: self.members_from() == MembersFrom::EveryNode,
+            by_nodes: self.members_from() == MemberSource::EveryNode,
             monitored: self.health_check().is_some(),
             internal,
             internal_by_default: internal && wishes.internal != Some(true),
@@ -132,8 +133,8 @@ impl Demand {
                 .or_else(|| usual.place.subnet.clone()),
             requested: self.wishes.requested.first().copied(),
             requested_field: self.wishes.requested_field.clone(),
-            explicit: Explicit { address: self.wishes.requests_explicitly(), ..wishes.explicit },
-            floating: Floating {
+            explicit: ExplicitOptions { address: self.wishes.requests_explicitly(), ..wishes.explicit },
+            floating: FloatingIpOptions {
                 network: one(|it| &it.floating_network, floating),
                 subnet: floating.into_iter().find_map(|it| it.floating_subnet.clone()),
                 keep: wishes.keep_floating,
@@ -192,18 +193,18 @@ impl Demand {
     }
 
     /// The id counts more than what one is called.
-    fn named(&self) -> Option<Named> {
+    fn named(&self) -> Option<NamedLoadBalancer> {
         let wishes = &self.wishes.cloud;
         let by_id = wishes.named.as_ref().map(|it| (it, NAMED, false));
         let (id, option, by_name) = by_id.or_else(|| wishes.called.as_ref().map(|it| (it, CALLED, true)))?;
-        Some(Named { id: id.clone(), field: self.wishes.field_of(option), by_name })
+        Some(NamedLoadBalancer { id: id.clone(), field: self.wishes.field_of(option), by_name })
     }
 
     /// What is added to requests beside X-Forwarded-For.
     fn headers(&self) -> BTreeMap<ListenerId, CloudHeaders> {
         let wishes = &self.wishes.cloud;
         let of = |it: &DemandPort| {
-            let is_asked = |of: &OfPorts<bool>| of.at(&it.port) == Some(true);
+            let is_asked = |of: &PerPort<bool>| of.at(&it.port) == Some(true);
             let asked = CloudHeaders {
                 proto: is_asked(&wishes.forwarded_proto),
                 port: is_asked(&wishes.forwarded_port),

@@ -7,18 +7,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use ipnet::IpNet;
 use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
-    config::{CloudDefaults, Exposed, JoinLoadBalancers},
-    fact::{Held, Service, ServiceKind, ServicePort, TargetPort},
+    config::{CloudDefaults, ExposedPort, SharedLoadBalancerScope},
+    fact::{FinalizerOwner, Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Protocol, ProxyVersion},
 };
 
 use crate::{
     admitted::source_ranges,
     annotations::{
-        FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROBE_KIND, PROTOCOL, PROXY, SOURCE_RANGES,
-        TLS_CONTAINER, Wishes, gives_away, nobody,
+        FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, PROTOCOL, PROXY, PerPort, SOURCE_RANGES,
+        ServiceOptions, TLS_CONTAINER, gives_away, nobody,
     },
-    http::{self, Spoken, spoken},
+    http::{self, PortProtocol, spoken},
     index::{Index, ServiceKey},
     members::is_served,
     tenant_limits,
@@ -29,7 +29,7 @@ pub struct Demand {
     pub owner: Owner,
     pub service: Arc<Service>,
     pub ports: Vec<DemandPort>,
-    pub wishes: Wishes,
+    pub wishes: ServiceOptions,
     /// Only on the host's own addresses, whatever pools there are; on this one of them, if given.
     pub hosts_only: bool,
     /// At its own listeners, where its ports do not say otherwise.
@@ -40,7 +40,7 @@ pub struct Demand {
     /// No setting chooses that cloud for it any more, and what the cloud has for it is left as it is.
     pub released: bool,
     /// Which load balancers of a cloud that are not its own it may begin to share.
-    pub join: JoinLoadBalancers,
+    pub join: SharedLoadBalancerScope,
     /// Of one of its ports, from each host of ours.
     pub checks_per_second: Option<u32>,
     pub problems: Vec<Problem>,
@@ -72,11 +72,11 @@ impl DemandPort {
 impl Demand {
     /// What a Service asks of our own data plane or a cloud; nothing, if it is not ours.
     pub fn of_service(service: &Arc<Service>, config: &Config) -> Option<Demand> {
-        Demand::of_held(service, Held::No, config)
+        Demand::of_held(service, FinalizerOwner::No, config)
     }
 
     /// The same, of a Service that is held by a finalizer: what a cloud has for it stays, whatever settings say.
-    pub fn of_held(service: &Arc<Service>, held: Held, config: &Config) -> Option<Demand> {
+    pub fn of_held(service: &Arc<Service>, held: FinalizerOwner, config: &Config) -> Option<Demand> {
         if service.kind != ServiceKind::LoadBalancer {
             return None;
         }
@@ -113,7 +113,7 @@ impl Demand {
     }
 
     /// What an entry of `tcpServices` or `udpServices` asks. Without its Service: a Problem.
-    pub fn of_exposed(exposed: &Exposed, index: &Index, config: &Config) -> Result<Demand, Problem> {
+    pub fn of_exposed(exposed: &ExposedPort, index: &Index, config: &Config) -> Result<Demand, Problem> {
         let owner = Owner::Config(exposed.key.clone());
         let key = ServiceKey::new(exposed.namespace.clone(), exposed.service.clone());
         let problem = |reason, message| Problem::new(owner.object(), reason, message).at(exposed.key.clone());
@@ -135,7 +135,7 @@ impl Demand {
         demand.hosts_only = true;
         // tcpServices and udpServices say what it is.
         demand.speaks_http = false;
-        demand.wishes.http.spoken_at = OfPorts::default();
+        demand.wishes.http.spoken_at = PerPort::default();
         demand.address = exposed.address;
         Ok(demand)
     }
@@ -152,7 +152,7 @@ impl Demand {
         cloud: Option<(Name, Arc<CloudDefaults>)>,
     ) -> Demand {
         let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
-        let mut wishes = Wishes::of(&config.defaults);
+        let mut wishes = ServiceOptions::of(&config.defaults);
         let mut problems = wishes.read(&object, &service.meta.annotations);
         // Who may connect is not known: nobody at our own listeners, and a cloud's load balancer stays as it is.
         wishes.cloud.unclear |= service.unclear_sources || !unknown_tls_ports(service, &wishes).is_empty();
@@ -249,7 +249,7 @@ impl Demand {
     pub fn protocol(&self, port: &ServicePort) -> Protocol {
         let speaks_http = self.wishes.http.spoken_at.of(port).unwrap_or(self.speaks_http);
         match (speaks_http, spoken(port)) {
-            (true, Spoken::Http(_) | Spoken::Unknown) => Protocol::Http,
+            (true, PortProtocol::Http(_) | PortProtocol::Unknown) => Protocol::Http,
             _ => Protocol::Opaque,
         }
     }
@@ -386,12 +386,12 @@ pub(crate) fn is_given_away(service: &Service) -> bool {
 /// gave away stays so when nobody holds it any more, too.
 fn released_by<'c>(
     service: &Service,
-    held: Held,
+    held: FinalizerOwner,
     config: &'c Config,
 ) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
     match &service.class {
         Some(class) => config.clouds.get_key_value(class).filter(|_| is_given_away(service)),
-        None => config.clouds.iter().next().filter(|_| held == Held::ByUs),
+        None => config.clouds.iter().next().filter(|_| held == FinalizerOwner::ByUs),
     }
 }
 
@@ -403,7 +403,7 @@ pub(crate) fn is_native(service: &Service, config: &Config) -> bool {
 }
 
 /// A Service outside (ExternalName) may have no ports at all: then the entry's own number is the port.
-fn port_named(service: &Service, exposed: &Exposed) -> Option<ServicePort> {
+fn port_named(service: &Service, exposed: &ExposedPort) -> Option<ServicePort> {
     let found = service.ports.iter().find(|it| {
         it.protocol == exposed.l4
             && match &exposed.port {
@@ -426,7 +426,7 @@ fn port_named(service: &Service, exposed: &Exposed) -> Option<ServicePort> {
 }
 
 /// Without a certificate, TLS ends nowhere.
-fn unknown_tls_ports(service: &Service, wishes: &Wishes) -> Vec<String> {
+fn unknown_tls_ports(service: &Service, wishes: &ServiceOptions) -> Vec<String> {
     let is = |named: &TargetPort, it: &ServicePort| {
         let is_named = match named {
             TargetPort::Number(number) => *number == it.port,

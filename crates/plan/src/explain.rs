@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How members stand at this moment, as the process says that serves them: `up`, `down: connection refused`.
-pub type Standings = BTreeMap<(PoolId, SocketAddr), String>;
+pub type MemberStatuses = BTreeMap<(PoolId, SocketAddr), String>;
 
 /// Several lines; `Err` names what there is instead.
 pub fn explain(world: &World, key: &ServiceKey) -> Result<String, String> {
@@ -42,7 +42,11 @@ pub fn explain_but(
 }
 
 /// As above, with how each member stands.
-pub fn explain_running(world: &World, key: &ServiceKey, standings: &Standings) -> Result<String, String> {
+pub fn explain_running(
+    world: &World,
+    key: &ServiceKey,
+    standings: &MemberStatuses,
+) -> Result<String, String> {
     told(world, key, |_| false, Some(standings))
 }
 
@@ -50,7 +54,7 @@ fn told(
     world: &World,
     key: &ServiceKey,
     is_unknown: impl Fn(&Problem) -> bool,
-    standings: Option<&Standings>,
+    standings: Option<&MemberStatuses>,
 ) -> Result<String, String> {
     let Some(service) = world.index().service(key) else { return Err(unknown(world, key)) };
     let mut text = String::new();
@@ -292,7 +296,7 @@ fn members(
     key: &ServiceKey,
     service: &Service,
     owners: &[Overview],
-    standings: Option<&Standings>,
+    standings: Option<&MemberStatuses>,
 ) {
     let own = owners.iter().flat_map(|it| it.load_balancer.pools.values().cloned());
     let pools: Vec<Arc<Pool>> = own.chain(world.pools_at_door(key)).collect();
@@ -302,7 +306,7 @@ fn members(
     endpoints::tell(text, world, key, service, &pools);
 }
 
-fn members_of(text: &mut String, pool: &Pool, standings: Option<&Standings>) {
+fn members_of(text: &mut String, pool: &Pool, standings: Option<&MemberStatuses>) {
     let _ = write!(text, "Members of {}: {}", pool.id, pool.balance.as_str());
     match &pool.affinity {
         Some(Affinity::ClientIp(time)) => {

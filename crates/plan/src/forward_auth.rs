@@ -11,10 +11,10 @@ use seaway_model::{
 
 use crate::{
     admitted,
-    annotations::{FORWARD_AUTH, Wishes},
+    annotations::{FORWARD_AUTH, ServiceOptions},
     demand::{Demand, DemandPort},
     front_door::pool_id,
-    index::{Given, ServiceKey},
+    index::{PlanContext, ServiceKey},
 };
 
 /// What is asked of it, as the annotation says.
@@ -27,7 +27,7 @@ pub struct AuthService {
     pub headers: Vec<Name>,
 }
 
-pub(crate) fn of(service: &Service, wishes: &Wishes) -> Option<Arc<ForwardAuth>> {
+pub(crate) fn of(service: &Service, wishes: &ServiceOptions) -> Option<Arc<ForwardAuth>> {
     let asked = wishes.http.forward_auth.as_ref()?;
     let key = key(service, asked);
     Some(Arc::new(ForwardAuth {
@@ -46,7 +46,7 @@ fn key(service: &Service, asked: &AuthService) -> ServiceKey {
 }
 
 /// What is told where it cannot be asked.
-pub(crate) fn problem(service: &Service, wishes: &Wishes, given: Given<'_>) -> Option<Problem> {
+pub(crate) fn problem(service: &Service, wishes: &ServiceOptions, given: PlanContext<'_>) -> Option<Problem> {
     let asked = wishes.http.forward_auth.as_ref()?;
     let key = key(service, asked);
     let (reason, message, fix) = match given.index.service(&key) {
@@ -73,8 +73,8 @@ pub(crate) fn problem(service: &Service, wishes: &Wishes, given: Given<'_>) -> O
 }
 
 /// The same of one that a route leads to.
-pub(crate) fn problem_of(service: &Service, given: Given<'_>) -> Option<Problem> {
-    let mut wishes = Wishes::of(&given.config.defaults);
+pub(crate) fn problem_of(service: &Service, given: PlanContext<'_>) -> Option<Problem> {
+    let mut wishes = ServiceOptions::of(&given.config.defaults);
     // What is not understood of it is told to its owner.
     wishes.read(&admitted::object(service), &service.meta.annotations);
     problem(service, &wishes, given)
@@ -92,7 +92,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
 }
 
 /// What is told of an owner with listeners of its own.
-pub(crate) fn told(demand: &Demand, given: Given<'_>) -> Vec<Problem> {
+pub(crate) fn told(demand: &Demand, given: PlanContext<'_>) -> Vec<Problem> {
     let reachable = asked_by(demand).and_then(|_| problem(&demand.service, &demand.wishes, given));
     reachable.into_iter().chain(unprotected(demand)).collect()
 }

@@ -40,7 +40,7 @@ use std::{
 
 use seaway_model::{
     Config, Listener, Name, ObjectRef, Owner, Pool, PoolId,
-    config::{FrontDoor as Settings, HostOwners, Opens, Routes},
+    config::{FrontDoor as Settings, FrontDoorRoutes, HostOwners, OpenPolicy},
     fact::HttpRoute,
     load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
@@ -48,29 +48,29 @@ use seaway_model::{
 pub(crate) use self::guest::pool_id;
 use self::{
     claims::{Claim, Claims},
-    guest::{Guest, Rank},
-    host_tls::AskedByHost,
-    owners::Owners,
-    patterns::Patterns,
-    recorded::{Claimed, Recorded},
-    shares::{Shares, Weight},
+    guest::{AttachedRoute, RoutePrecedence},
+    host_tls::RequestedTlsByHost,
+    owners::HostOwnership,
+    patterns::PatternCache,
+    recorded::{ClaimedNames, RecordedOwners},
+    shares::{NamespaceQuotas, RouteCost},
 };
 pub(crate) use self::{
     entrances::{entrance_of, owner_of},
     listeners::requires_client_certificates,
-    orders::{AnswerChange, Entrances, Orderable, Unprovable},
-    served::Served,
+    orders::{ChallengeEffect, ChallengeProblem, Entrances, OrderableHosts},
+    served::PlannedBackends,
     told::{nobody_is_served, not_redirected},
     view::why_not,
 };
 pub use self::{
     remember::FirstClaims,
-    told::Lost,
-    view::{Entrance, FrontDoorView, Lead},
+    told::LostClaims,
+    view::{AttachedRouteView, FrontDoorView, PathView},
 };
 use crate::{
     demand::Demand,
-    index::{Given, ServiceKey},
+    index::{PlanContext, ServiceKey},
 };
 
 /// What the configuration calls it.
@@ -82,7 +82,7 @@ pub(crate) fn owner() -> Owner {
 
 /// What a change came to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Effects {
+pub(crate) struct FrontDoorChange {
     /// Rules, or which pools there are.
     pub(crate) shape: bool,
     /// Pools whose members alone are others now.
@@ -98,30 +98,30 @@ pub(crate) struct Effects {
 #[derive(Debug, Default)]
 pub(crate) struct FrontDoor {
     /// In the order of their rules.
-    guests: BTreeMap<Rank, Guest>,
-    ranks: HashMap<ObjectRef, Rank>,
+    guests: BTreeMap<RoutePrecedence, AttachedRoute>,
+    ranks: HashMap<ObjectRef, RoutePrecedence>,
     /// Those who pass on TLS.
-    passing: BTreeSet<Rank>,
+    passing: BTreeSet<RoutePrecedence>,
     /// Those whose rules ask something of TLS with their clients.
-    asking: BTreeSet<Rank>,
-    asked_by_host: OnceLock<BTreeMap<Option<Name>, AskedByHost>>,
+    asking: BTreeSet<RoutePrecedence>,
+    asked_by_host: OnceLock<BTreeMap<Option<Name>, RequestedTlsByHost>>,
     last_tls: Mutex<BTreeMap<Option<Name>, Arc<TlsByName>>>,
     claims: Claims,
-    shares: Shares,
-    patterns: Patterns,
+    shares: NamespaceQuotas,
+    patterns: PatternCache,
     /// Namespaces have users of their own.
     is_in_cluster: bool,
     /// What the configuration says of host names.
     host_owners: HostOwners,
     /// Who claimed names first.
-    recorded: Recorded,
+    recorded: RecordedOwners,
     /// Which ports of a Service are led to, and by whom.
-    uses: HashMap<ServiceKey, BTreeMap<Rank, BTreeSet<u16>>>,
-    served: BTreeMap<ServiceKey, Served>,
+    uses: HashMap<ServiceKey, BTreeMap<RoutePrecedence, BTreeSet<u16>>>,
+    served: BTreeMap<ServiceKey, PlannedBackends>,
     pools: BTreeMap<PoolId, Arc<Pool>>,
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
     /// Secrets that guests name, and who does; and certificates that are ordered, which none of them names.
-    certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
+    certificates: BTreeMap<ObjectRef, BTreeSet<RoutePrecedence>>,
     /// Host names for which none is ordered, and the one that is stored is shown.
     unordered: BTreeSet<Name>,
     /// The entrances of host names whose certificates are ordered, or were.
@@ -131,7 +131,7 @@ pub(crate) struct FrontDoor {
     /// What authorities are shown that check a name by TLS.
     validations: BTreeMap<Name, Arc<Certificate>>,
     /// Of host names; put together when they are asked for, as are the next three.
-    owners: OnceLock<Owners>,
+    owners: OnceLock<HostOwnership>,
     /// Those of the last listeners.
     guards: Mutex<BTreeMap<HostPattern, Arc<Rule>>>,
     listeners: OnceLock<Vec<Arc<Listener>>>,
@@ -145,21 +145,22 @@ pub(crate) struct FrontDoor {
 /// is told of them.
 pub(crate) fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
     let named = match &settings.routes {
-        Routes::All => true,
-        Routes::Of(gateway) => route.parents.contains(gateway),
-        Routes::Never => false,
+        FrontDoorRoutes::All => true,
+        FrontDoorRoutes::Of(gateway) => route.parents.contains(gateway),
+        FrontDoorRoutes::Never => false,
     };
-    named && settings.opens != Opens::Never
+    named && settings.opens != OpenPolicy::Never
 }
 
 impl FrontDoor {
     /// A Service or its endpoints changed, came or went.
-    pub(crate) fn refresh_service(&mut self, key: &ServiceKey, given: Given<'_>) -> Effects {
-        let mut effects = Effects::default();
+    pub(crate) fn refresh_service(&mut self, key: &ServiceKey, given: PlanContext<'_>) -> FrontDoorChange {
+        let mut effects = FrontDoorChange::default();
         let service = given.index.service(key);
-        let seated = service.and_then(|it| Some((Rank::of_service(it), service::guest(it, given)?)));
+        let seated =
+            service.and_then(|it| Some((RoutePrecedence::of_service(it), service::guest(it, given)?)));
         let mut touched = self.seat(&key.object(), seated, &mut effects);
-        let routes: Vec<Rank> = self
+        let routes: Vec<RoutePrecedence> = self
             .uses
             .get(key)
             .into_iter()
@@ -176,30 +177,30 @@ impl FrontDoor {
     }
 
     /// A route came, changed or went.
-    pub(crate) fn refresh_route(&mut self, object: &ObjectRef, given: Given<'_>) -> Effects {
-        let mut effects = Effects::default();
+    pub(crate) fn refresh_route(&mut self, object: &ObjectRef, given: PlanContext<'_>) -> FrontDoorChange {
+        let mut effects = FrontDoorChange::default();
         let touched = self.seat_route(object, given, &mut effects);
         self.serve(touched, given, &mut effects);
         effects
     }
 
     /// A name has another answer.
-    pub(crate) fn refresh_name(&mut self, name: &Name, given: Given<'_>) -> Effects {
-        let mut effects = Effects::default();
+    pub(crate) fn refresh_name(&mut self, name: &Name, given: PlanContext<'_>) -> FrontDoorChange {
+        let mut effects = FrontDoorChange::default();
         let touched = self.names.get(name).cloned().unwrap_or_default();
         self.serve(touched, given, &mut effects);
         effects
     }
 
     /// Its members are to be looked at again.
-    pub(crate) fn serve_again(&mut self, key: &ServiceKey, given: Given<'_>) -> Effects {
-        let mut effects = Effects::default();
+    pub(crate) fn serve_again(&mut self, key: &ServiceKey, given: PlanContext<'_>) -> FrontDoorChange {
+        let mut effects = FrontDoorChange::default();
         self.serve([key.clone()].into(), given, &mut effects);
         effects
     }
 
     /// What is wanted of a Service that something leads to.
-    pub(crate) fn demand(&self, key: &ServiceKey, given: Given<'_>) -> Option<Demand> {
+    pub(crate) fn demand(&self, key: &ServiceKey, given: PlanContext<'_>) -> Option<Demand> {
         let ports = self.ports_of(key);
         let service = given.index.service(key).filter(|_| !ports.is_empty())?;
         Some(Demand::at_front_door(service, &ports, given.config))
@@ -211,7 +212,7 @@ impl FrontDoor {
 
     /// Where the members of a Service are, those that were left out included.
     pub(crate) fn member_addresses(&self, key: &ServiceKey) -> impl Iterator<Item = IpAddr> + '_ {
-        self.served.get(key).into_iter().flat_map(Served::member_addresses)
+        self.served.get(key).into_iter().flat_map(PlannedBackends::member_addresses)
     }
 
     fn forget_listeners(&mut self) {
@@ -229,11 +230,11 @@ impl FrontDoor {
         let settings = &config.front_door;
         self.is_in_cluster = config.pools.cluster;
         self.shares.set_limits(config.tenants.limits);
-        self.guests.values_mut().for_each(Guest::forget_where);
+        self.guests.values_mut().for_each(AttachedRoute::forget_where);
         if self.host_owners != settings.owners {
-            if !self.host_owners.are_kept() {
+            if !self.host_owners.are_enforced() {
                 // Nobody has watched whether what was lost was claimed all the time.
-                self.recorded.forget_unclaimed(&Claimed::default());
+                self.recorded.forget_unclaimed(&ClaimedNames::default());
             }
             self.host_owners = settings.owners.clone();
             self.owners = OnceLock::new();
@@ -252,24 +253,31 @@ impl FrontDoor {
     }
 
     /// A Service or a route that leads to another Service, or asks it.
-    fn seat_again(&mut self, rank: &Rank, given: Given<'_>, effects: &mut Effects) -> BTreeSet<ServiceKey> {
+    fn seat_again(
+        &mut self,
+        rank: &RoutePrecedence,
+        given: PlanContext<'_>,
+        effects: &mut FrontDoorChange,
+    ) -> BTreeSet<ServiceKey> {
         let object = rank.object();
         if rank.is_route() {
             return self.seat_route(&object, given, effects);
         }
         let service = given.index.service(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
-        let seated = service.and_then(|it| Some((Rank::of_service(it), service::guest(it, given)?)));
+        let seated =
+            service.and_then(|it| Some((RoutePrecedence::of_service(it), service::guest(it, given)?)));
         self.seat(&object, seated, effects)
     }
 
     fn seat_route(
         &mut self,
         object: &ObjectRef,
-        given: Given<'_>,
-        effects: &mut Effects,
+        given: PlanContext<'_>,
+        effects: &mut FrontDoorChange,
     ) -> BTreeSet<ServiceKey> {
         let route = given.index.route(object).filter(|it| is_here(it, &given.config.front_door));
-        let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given, &mut self.patterns)));
+        let seated =
+            route.map(|it| (RoutePrecedence::of_route(it), route::guest(it, given, &mut self.patterns)));
         self.seat(object, seated, effects)
     }
 
@@ -277,8 +285,8 @@ impl FrontDoor {
     fn seat(
         &mut self,
         object: &ObjectRef,
-        seated: Option<(Rank, Guest)>,
-        effects: &mut Effects,
+        seated: Option<(RoutePrecedence, AttachedRoute)>,
+        effects: &mut FrontDoorChange,
     ) -> BTreeSet<ServiceKey> {
         let before = self.ranks.get(object).cloned();
         if let (Some(rank), Some((now, guest))) = (&before, &seated)
@@ -289,12 +297,12 @@ impl FrontDoor {
         }
         let owned = self.owned_before(before.as_ref(), seated.as_ref());
         let mut touched = BTreeSet::new();
-        let asks = |guest: Option<&Guest>| guest.is_some_and(Guest::asks_of_tls);
+        let asks = |guest: Option<&AttachedRoute>| guest.is_some_and(AttachedRoute::asks_of_tls);
         let is_asking = asks(seated.as_ref().map(|it| &it.1));
         let is_asking = is_asking || asks(before.as_ref().and_then(|rank| self.guests.get(rank)));
         let left = before.and_then(|rank| Some((self.guests.remove(&rank)?, rank)));
-        let mut stirred: BTreeSet<Rank> = BTreeSet::new();
-        let weight = seated.as_ref().map(|(rank, guest)| (rank, Weight::of(guest)));
+        let mut stirred: BTreeSet<RoutePrecedence> = BTreeSet::new();
+        let weight = seated.as_ref().map(|(rank, guest)| (rank, RouteCost::of(guest)));
         let gone = left.as_ref().filter(|(_, rank)| weight.is_none_or(|(now, _)| now != rank));
         let mut shares = gone.map(|(_, rank)| self.shares.set(rank, None)).unwrap_or_default();
         shares.extend(weight.into_iter().flat_map(|(rank, weight)| self.shares.set(rank, Some(weight))));
@@ -363,7 +371,8 @@ impl FrontDoor {
             // Others may have what they claim, and lose it to them.
             let guests = shares.iter().filter_map(|rank| self.guests.get(rank));
             let claims = guests.flat_map(|guest| guest.claims.keys());
-            let others: Vec<Rank> = claims.flat_map(|claim| self.claims.of(claim).cloned()).collect();
+            let others: Vec<RoutePrecedence> =
+                claims.flat_map(|claim| self.claims.of(claim).cloned()).collect();
             stirred.extend(shares.into_iter().chain(others));
             effects.shape = true;
             self.forget_certificates();
@@ -388,7 +397,7 @@ impl FrontDoor {
         }
         if !same_rules {
             effects.shape = true;
-            match self.host_owners.are_kept() {
+            match self.host_owners.are_enforced() {
                 // Names that are passed on are not shown by wildcards of others.
                 true => self.forget_certificates(),
                 false => self.forget_listeners(),
@@ -398,18 +407,18 @@ impl FrontDoor {
     }
 
     /// Works out anew who answers for these Services.
-    fn serve(&mut self, keys: BTreeSet<ServiceKey>, given: Given<'_>, effects: &mut Effects) {
+    fn serve(&mut self, keys: BTreeSet<ServiceKey>, given: PlanContext<'_>, effects: &mut FrontDoorChange) {
         for key in keys {
             let ports = self.ports_of(&key);
             let service = given.index.service(&key).filter(|_| !ports.is_empty());
-            let now = service.map(|it| Served::new(it, &ports, given, &self.pools));
+            let now = service.map(|it| PlannedBackends::new(it, &ports, given, &self.pools));
             let before = self.served.get(&key);
             if before == now.as_ref() {
                 continue;
             }
             effects.told.extend(before.iter().chain(&now.as_ref()).map(|it| it.owner.clone()));
             effects.served.insert(key.clone());
-            let (old, new) = (before.map(Served::pools), now.as_ref().map(Served::pools));
+            let (old, new) = (before.map(PlannedBackends::pools), now.as_ref().map(PlannedBackends::pools));
             let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
             for id in old.keys().filter(|id| !new.contains_key(*id)) {
                 self.pools.remove(id);
@@ -424,7 +433,7 @@ impl FrontDoor {
                     Some(_) => {}
                 }
             }
-            let wanted = |it: Option<&Served>| it.map(|it| it.names.clone()).unwrap_or_default();
+            let wanted = |it: Option<&PlannedBackends>| it.map(|it| it.names.clone()).unwrap_or_default();
             let (old, new) = (wanted(before), wanted(now.as_ref()));
             for name in old.symmetric_difference(&new) {
                 let users = self.names.entry(name.clone()).or_default();
@@ -446,21 +455,21 @@ impl FrontDoor {
     }
 
     /// Whether a guest may have what it claims.
-    fn may(&self, rank: &Rank, claim: &Claim) -> bool {
+    fn may(&self, rank: &RoutePrecedence, claim: &Claim) -> bool {
         self.host_names().may_ask(rank.namespace(), claim.host(), claim.asked())
     }
 
     /// The first who claims it and may have it.
-    fn holder(&self, claim: &Claim) -> Option<&Rank> {
+    fn holder(&self, claim: &Claim) -> Option<&RoutePrecedence> {
         self.claims.of(claim).find(|rank| self.may(rank, claim) && !self.shares.is_beyond(rank))
     }
 
     /// Whether it is to be open.
     pub(crate) fn opens(&self, settings: &Settings) -> bool {
         match settings.opens {
-            Opens::Never => false,
-            Opens::Always => true,
-            Opens::WhenNeeded => self.leads_at(None),
+            OpenPolicy::Never => false,
+            OpenPolicy::Always => true,
+            OpenPolicy::WhenNeeded => self.leads_at(None),
         }
     }
 

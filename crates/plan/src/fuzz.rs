@@ -7,7 +7,7 @@ use seaway_model::{Config, Kind, Name, load_balancer::TlsProfile, name::ObjectRe
 use crate::{
     annotations::{
         BASIC_AUTH, FORWARD_AUTHORIZATION, FRONT_DOOR, HOST, INTERNAL, PATH, REALM, SOURCE_RANGES,
-        TLS_PROFILE, Wishes, nobody, rows,
+        ServiceOptions, TLS_PROFILE, nobody, rows,
     },
     certificates::{passwords, pem, x509},
     http, quantity,
@@ -38,7 +38,7 @@ pub fn certificate(bytes: &[u8]) {
 pub fn wish(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let object = ObjectRef::new(Kind::Service, "default", "shop");
-    let defaults = Wishes::of(&Config::default().defaults);
+    let defaults = ServiceOptions::of(&Config::default().defaults);
     for row in rows() {
         let name = row.name();
         let mut wishes = defaults.clone();

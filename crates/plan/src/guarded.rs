@@ -11,26 +11,26 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{FORWARD_AUTH, Wishes},
+    annotations::{FORWARD_AUTH, ServiceOptions},
     front_door,
     index::{Index, ServiceKey},
 };
 
 /// From where a Service is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guarded {
+pub(crate) enum GuardSource {
     ByRoute,
     AsksForOthers,
 }
 
 /// Who guards, and whom.
 #[derive(Debug, Default)]
-pub(crate) struct Guards {
+pub(crate) struct GuardIndex {
     of: BTreeMap<ObjectRef, BTreeSet<ServiceKey>>,
     by: HashMap<ServiceKey, BTreeSet<ObjectRef>>,
 }
 
-impl Guards {
+impl GuardIndex {
     /// Takes down whom an object guards now. Says for which Services that is news.
     pub(crate) fn set(&mut self, object: ObjectRef, now: BTreeSet<ServiceKey>) -> Vec<ServiceKey> {
         let before = self.of.remove(&object).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn by_route(route: &HttpRoute) -> BTreeSet<ServiceKey> {
     if route.meta.annotations.is_empty() {
         return BTreeSet::new();
     }
-    let mut wishes = Wishes::by_default();
+    let mut wishes = ServiceOptions::by_default();
     wishes.read(&route.object(), &route.meta.annotations);
     if !wishes.guards() {
         return BTreeSet::new();
@@ -80,7 +80,7 @@ pub(crate) fn by_service(service: &Service) -> BTreeSet<ServiceKey> {
     if !service.meta.annotations.contains_key(FORWARD_AUTH) {
         return BTreeSet::new();
     }
-    let mut wishes = Wishes::by_default();
+    let mut wishes = ServiceOptions::by_default();
     let own = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     wishes.read(&own.object(), &service.meta.annotations);
     let asked = wishes.http.forward_auth.map(|it| ServiceKey::new(own.namespace.clone(), it.service));
@@ -89,10 +89,10 @@ pub(crate) fn by_service(service: &Service) -> BTreeSet<ServiceKey> {
 
 impl Index {
     /// From where a Service is guarded, if it is. Routes that are not the front door's do not count.
-    pub(crate) fn guarded(&self, key: &ServiceKey, settings: &FrontDoor) -> Option<Guarded> {
+    pub(crate) fn guarded(&self, key: &ServiceKey, settings: &FrontDoor) -> Option<GuardSource> {
         let guard = |object: &ObjectRef| match self.route(object) {
-            Some(route) => front_door::is_here(route, settings).then_some(Guarded::ByRoute),
-            None => Some(Guarded::AsksForOthers),
+            Some(route) => front_door::is_here(route, settings).then_some(GuardSource::ByRoute),
+            None => Some(GuardSource::AsksForOthers),
         };
         self.guards.of(key).find_map(guard)
     }

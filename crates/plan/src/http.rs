@@ -8,7 +8,7 @@ use seaway_model::{
 
 /// What is spoken at a Service's port, as far as its `appProtocol` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub(crate) enum PortProtocol {
     Http(BackendProtocol),
     /// Nobody says.
     Unknown,
@@ -16,15 +16,15 @@ pub(crate) enum Spoken {
 }
 
 /// With and without the prefix that Kubernetes gives names of its own (KEP-3726).
-pub(crate) fn spoken(port: &ServicePort) -> Spoken {
+pub(crate) fn spoken(port: &ServicePort) -> PortProtocol {
     if port.protocol != L4::Tcp {
-        return Spoken::Else;
+        return PortProtocol::Else;
     }
-    let Some(written) = &port.app_protocol else { return Spoken::Unknown };
+    let Some(written) = &port.app_protocol else { return PortProtocol::Unknown };
     match written.strip_prefix("kubernetes.io/").unwrap_or(written) {
-        "http" | "https" | "ws" | "wss" => Spoken::Http(BackendProtocol::Http1),
-        "h2c" | "h2" | "grpc" | "grpcs" => Spoken::Http(BackendProtocol::Http2),
-        _ => Spoken::Else,
+        "http" | "https" | "ws" | "wss" => PortProtocol::Http(BackendProtocol::Http1),
+        "h2c" | "h2" | "grpc" | "grpcs" => PortProtocol::Http(BackendProtocol::Http2),
+        _ => PortProtocol::Else,
     }
 }
 
@@ -34,12 +34,12 @@ pub(crate) fn speaks_tls(port: &ServicePort) -> bool {
     matches!(written.strip_prefix("kubernetes.io/").unwrap_or(written), "https" | "wss" | "h2" | "grpcs")
 }
 
-impl Spoken {
+impl PortProtocol {
     /// How a member is spoken to where HTTP comes in.
     pub(crate) fn to_members(self) -> BackendProtocol {
         match self {
-            Spoken::Http(protocol) => protocol,
-            Spoken::Unknown | Spoken::Else => BackendProtocol::Http1,
+            PortProtocol::Http(protocol) => protocol,
+            PortProtocol::Unknown | PortProtocol::Else => BackendProtocol::Http1,
         }
     }
 }
@@ -114,9 +114,10 @@ mod tests {
 
     #[test]
     fn what_a_port_speaks_is_told_by_its_application_protocol() {
-        let (http1, http2) = (Spoken::Http(BackendProtocol::Http1), Spoken::Http(BackendProtocol::Http2));
+        let (http1, http2) =
+            (PortProtocol::Http(BackendProtocol::Http1), PortProtocol::Http(BackendProtocol::Http2));
         let table = [
-            (L4::Tcp, None, Spoken::Unknown),
+            (L4::Tcp, None, PortProtocol::Unknown),
             (L4::Tcp, Some("http"), http1),
             (L4::Tcp, Some("kubernetes.io/http"), http1),
             (L4::Tcp, Some("ws"), http1),
@@ -130,10 +131,10 @@ mod tests {
             (L4::Tcp, Some("https"), http1),
             (L4::Tcp, Some("h2"), http2),
             (L4::Tcp, Some("grpcs"), http2),
-            (L4::Tcp, Some("mysql"), Spoken::Else),
-            (L4::Tcp, Some("example.com/http"), Spoken::Else),
-            (L4::Udp, None, Spoken::Else),
-            (L4::Udp, Some("http"), Spoken::Else),
+            (L4::Tcp, Some("mysql"), PortProtocol::Else),
+            (L4::Tcp, Some("example.com/http"), PortProtocol::Else),
+            (L4::Udp, None, PortProtocol::Else),
+            (L4::Udp, Some("http"), PortProtocol::Else),
         ];
         for (protocol, app_protocol, expected) in table {
             let port = ServicePort {

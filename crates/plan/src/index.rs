@@ -7,14 +7,14 @@ use std::{
 
 use seaway_model::{
     Config, Fact, MemberWeights, Name,
-    fact::{Endpoints, FactRef, HostReport, HttpRoute, Labels, NameAnswer, Namespace, Node, Service},
+    fact::{Endpoints, FactRef, HostReport, HttpRoute, Labels, Namespace, Node, ResolvedName, Service},
     name::{Kind, ObjectRef},
 };
 
 use crate::{
     certificates::Certificates,
-    guarded::{self, Guards},
-    own_listeners::{Dependent, OwnListeners},
+    guarded::{self, GuardIndex},
+    own_listeners::{OwnListeners, PoolOwner},
     tenant_shares::TenantShares,
 };
 
@@ -42,7 +42,7 @@ impl ServiceKey {
 
 /// Whose input a fact changed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Touched {
+pub enum ChangeScope {
     Nothing,
     Service(ServiceKey),
     Namespace(Name),
@@ -53,12 +53,12 @@ pub enum Touched {
     Labels,
     Host,
     /// Whoever has members at addresses that are another's now, or no more.
-    Members(BTreeSet<Dependent>),
+    Members(BTreeSet<PoolOwner>),
 }
 
 /// What planning looks at.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) index: &'a Index,
     pub(crate) config: &'a Config,
     /// Who serves here.
@@ -77,10 +77,10 @@ pub struct Index {
     /// What labels said that Nodes were seen to lose.
     lost_labels: BTreeMap<Name, BTreeMap<Name, Name>>,
     namespaces: HashMap<Name, Arc<Namespace>>,
-    answers: HashMap<Name, Arc<NameAnswer>>,
+    answers: HashMap<Name, Arc<ResolvedName>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
     routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
-    pub(crate) guards: Guards,
+    pub(crate) guards: GuardIndex,
     /// Follows from grants, not from facts alone: the World keeps it.
     pub(crate) own: OwnListeners,
     /// So is this.
@@ -98,7 +98,7 @@ impl Index {
     }
 
     /// Takes a fact in. What is told again unchanged touches nothing. Pools, Secrets and Addresses live elsewhere.
-    pub fn put(&mut self, fact: &Fact) -> Vec<Touched> {
+    pub fn put(&mut self, fact: &Fact) -> Vec<ChangeScope> {
         match fact {
             Fact::Service(it) => {
                 let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
@@ -107,9 +107,9 @@ impl Index {
                 touched.extend(changed(
                     self.services.insert(key.clone(), it.clone()),
                     it,
-                    Touched::Service(key),
+                    ChangeScope::Service(key),
                 ));
-                touched.extend((!members.is_empty()).then_some(Touched::Members(members)));
+                touched.extend((!members.is_empty()).then_some(ChangeScope::Members(members)));
                 touched
             }
             Fact::Endpoints(it) => self.put_endpoints(it),
@@ -117,27 +117,31 @@ impl Index {
                 let before = self.nodes.insert(it.meta.name.clone(), it.clone());
                 self.note_lost_labels(before.as_deref(), it);
                 match before {
-                    Some(before) if used(&before) != used(it) => vec![Touched::Node(it.meta.name.clone())],
-                    Some(before) if before.meta.labels != it.meta.labels => vec![Touched::Labels],
+                    Some(before) if used(&before) != used(it) => {
+                        vec![ChangeScope::Node(it.meta.name.clone())]
+                    }
+                    Some(before) if before.meta.labels != it.meta.labels => vec![ChangeScope::Labels],
                     Some(_) => Vec::new(),
-                    None => vec![Touched::Node(it.meta.name.clone())],
+                    None => vec![ChangeScope::Node(it.meta.name.clone())],
                 }
             }
             Fact::Namespace(it) => changed(
                 self.namespaces.insert(it.name.clone(), it.clone()),
                 it,
-                Touched::Namespace(it.name.clone()),
+                ChangeScope::Namespace(it.name.clone()),
             ),
-            Fact::Name(it) => {
-                changed(self.answers.insert(it.name.clone(), it.clone()), it, Touched::Name(it.name.clone()))
-            }
-            Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, Touched::Host),
+            Fact::Name(it) => changed(
+                self.answers.insert(it.name.clone(), it.clone()),
+                it,
+                ChangeScope::Name(it.name.clone()),
+            ),
+            Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, ChangeScope::Host),
             Fact::HttpRoute(it) => {
                 let object = it.object();
                 let mut touched = changed(
                     self.routes.insert(object.clone(), it.clone()),
                     it,
-                    Touched::Route(object.clone()),
+                    ChangeScope::Route(object.clone()),
                 );
                 touched.extend(self.guard(object, guarded::by_route(it)));
                 touched
@@ -152,8 +156,8 @@ impl Index {
     }
 
     /// Services that are guarded now, or no more.
-    fn guard(&mut self, by: ObjectRef, all: BTreeSet<ServiceKey>) -> Vec<Touched> {
-        self.guards.set(by, all).into_iter().map(Touched::Service).collect()
+    fn guard(&mut self, by: ObjectRef, all: BTreeSet<ServiceKey>) -> Vec<ChangeScope> {
+        self.guards.set(by, all).into_iter().map(ChangeScope::Service).collect()
     }
 
     /// The last value of each label that it has no more.
@@ -173,7 +177,7 @@ impl Index {
         self.lost_labels.get(node).unwrap_or(&NONE)
     }
 
-    fn put_endpoints(&mut self, it: &Arc<Endpoints>) -> Vec<Touched> {
+    fn put_endpoints(&mut self, it: &Arc<Endpoints>) -> Vec<ChangeScope> {
         let id = (it.object.clone(), it.part);
         let key = ServiceKey::new(it.object.namespace.clone(), it.service.clone());
         let mut touched = Vec::new();
@@ -181,35 +185,35 @@ impl Index {
             // Its label now names another Service: the old one loses it.
             Some(before) if before != key => {
                 self.remove_endpoints(&before, &id);
-                touched.push(Touched::Service(before));
+                touched.push(ChangeScope::Service(before));
             }
             _ => {}
         }
         let before = self.endpoints.entry(key.clone()).or_default().insert(id, it.clone());
-        touched.extend(changed(before, it, Touched::Service(key)));
+        touched.extend(changed(before, it, ChangeScope::Service(key)));
         touched
     }
 
-    pub fn remove(&mut self, gone: &FactRef) -> Vec<Touched> {
+    pub fn remove(&mut self, gone: &FactRef) -> Vec<ChangeScope> {
         let touched = match gone {
             FactRef::Object(object) => match object.kind {
                 Kind::Service => {
                     let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
                     let members = self.own.set_service(&key, &[]);
-                    let service = self.services.remove(&key).map(|_| Touched::Service(key));
-                    let members = (!members.is_empty()).then_some(Touched::Members(members));
+                    let service = self.services.remove(&key).map(|_| ChangeScope::Service(key));
+                    let members = (!members.is_empty()).then_some(ChangeScope::Members(members));
                     let guarded = self.guard(object.clone(), BTreeSet::new());
                     return service.into_iter().chain(members).chain(guarded).collect();
                 }
                 Kind::Namespace => {
-                    self.namespaces.remove(&object.name).map(|_| Touched::Namespace(object.name.clone()))
+                    self.namespaces.remove(&object.name).map(|_| ChangeScope::Namespace(object.name.clone()))
                 }
                 Kind::Node => {
                     self.lost_labels.remove(&object.name);
-                    self.nodes.remove(&object.name).map(|_| Touched::Node(object.name.clone()))
+                    self.nodes.remove(&object.name).map(|_| ChangeScope::Node(object.name.clone()))
                 }
                 Kind::HTTPRoute => {
-                    let route = self.routes.remove(object).map(|_| Touched::Route(object.clone()));
+                    let route = self.routes.remove(object).map(|_| ChangeScope::Route(object.clone()));
                     let guarded = self.guard(object.clone(), BTreeSet::new());
                     return route.into_iter().chain(guarded).collect();
                 }
@@ -219,11 +223,11 @@ impl Index {
                 let id = (object.clone(), *part);
                 self.service_of.remove(&id).map(|key| {
                     self.remove_endpoints(&key, &id);
-                    Touched::Service(key)
+                    ChangeScope::Service(key)
                 })
             }
-            FactRef::Name(name) => self.answers.remove(name).map(|_| Touched::Name(name.clone())),
-            FactRef::Host(host) => self.hosts.remove(host).map(|_| Touched::Host),
+            FactRef::Name(name) => self.answers.remove(name).map(|_| ChangeScope::Name(name.clone())),
+            FactRef::Host(host) => self.hosts.remove(host).map(|_| ChangeScope::Host),
             FactRef::Address(_) => None,
         };
         touched.into_iter().collect()
@@ -265,7 +269,7 @@ impl Index {
         self.endpoints.iter().map(|(key, of_service)| (key, of_service.values()))
     }
 
-    pub fn answer(&self, name: &str) -> Option<&Arc<NameAnswer>> {
+    pub fn answer(&self, name: &str) -> Option<&Arc<ResolvedName>> {
         self.answers.get(name)
     }
 
@@ -329,6 +333,6 @@ fn used(node: &Node) -> impl PartialEq + '_ {
     (addresses, state, zone(node), node.provider_id.as_ref())
 }
 
-fn changed<T: PartialEq>(before: Option<Arc<T>>, now: &Arc<T>, touched: Touched) -> Vec<Touched> {
+fn changed<T: PartialEq>(before: Option<Arc<T>>, now: &Arc<T>, touched: ChangeScope) -> Vec<ChangeScope> {
     if before.is_some_and(|before| before == *now) { Vec::new() } else { vec![touched] }
 }

@@ -37,22 +37,22 @@ use std::{
 };
 
 use seaway_model::{
-    Address, Announce, ListenerId, Name, ObjectRef, Owner, Problem, Time,
-    config::{PoolRules, ReservedPorts},
+    Address, AnnounceMode, ListenerId, Name, ObjectRef, Owner, Problem, Time,
+    config::{AddressPoolRules, ReservedPorts},
     fact::{AddressPool, HostReport},
     load_balancer::Family,
 };
 
 use self::{
-    claim::Age,
-    decide::{Decision, View, Waits},
+    claim::ClaimOrder,
+    decide::{Decision, DecisionContext, WaitingFor},
     holdings::Holdings,
     hosts::Hosts,
-    keep::Ends,
+    keep::ExclusionDeadlines,
     pools::{Pools, gives, merged, size},
 };
 pub use self::{
-    claim::{Claim, FamilyUse, Grant, PoolUse, Touched},
+    claim::{Claim, FamilyUse, Grant, LedgerChange, PoolUse},
     hosts::HostNode,
 };
 use crate::address_map::AddressMap;
@@ -62,7 +62,7 @@ pub struct Ledger {
     pools: Pools,
     hosts: Hosts,
     holdings: Holdings,
-    owners: BTreeMap<Owner, Standing>,
+    owners: BTreeMap<Owner, OwnerEntry>,
     /// Somebody else gives addresses out, and what is written is what is so.
     follows: bool,
     /// Until it has settled: what storage said. For who follows, what it says now.
@@ -71,18 +71,18 @@ pub struct Ledger {
     /// Owners of before a restart are being heard one after the other.
     settling: bool,
     /// Who would take any address that becomes free.
-    hungry: BTreeSet<Age>,
+    hungry: BTreeSet<ClaimOrder>,
     /// Who waits for somebody in particular to give something up.
-    blocked: BTreeSet<Age>,
+    blocked: BTreeSet<ClaimOrder>,
     /// Those of them that ask for these addresses: each is told of one who has it.
-    blocked_at: BTreeMap<IpAddr, BTreeSet<Age>>,
+    blocked_at: BTreeMap<IpAddr, BTreeSet<ClaimOrder>>,
     /// Addresses that have one owner more since those were heard.
     joined: BTreeSet<IpAddr>,
-    rules: PoolRules,
+    rules: AddressPoolRules,
     machine_ports: ReservedPorts,
     now: Option<Time>,
     /// Owners of addresses that pools exclude.
-    ending: BTreeMap<Owner, Ends>,
+    ending: BTreeMap<Owner, ExclusionDeadlines>,
     /// Hosts' own addresses that owners had before this process began, until they are given some: what an owner loses later is
     /// no more its than another's.
     remembered: BTreeMap<Owner, Vec<IpAddr>>,
@@ -93,11 +93,11 @@ pub struct Ledger {
 }
 
 /// An owner as it stands with us.
-struct Standing {
+struct OwnerEntry {
     claim: Arc<Claim>,
     grant: Option<Grant>,
     problems: Vec<Problem>,
-    waits: Waits,
+    waits: WaitingFor,
 }
 
 impl Ledger {
@@ -105,22 +105,22 @@ impl Ledger {
         Ledger::default()
     }
 
-    pub fn put_pool(&mut self, pool: Arc<AddressPool>) -> Touched {
+    pub fn put_pool(&mut self, pool: Arc<AddressPool>) -> LedgerChange {
         let before = self.pools.problems().to_vec();
-        if self.pools.put(pool) { self.pools_changed(&before) } else { Touched::default() }
+        if self.pools.put(pool) { self.pools_changed(&before) } else { LedgerChange::default() }
     }
 
-    pub fn remove_pool(&mut self, object: &ObjectRef) -> Touched {
+    pub fn remove_pool(&mut self, object: &ObjectRef) -> LedgerChange {
         let before = self.pools.problems().to_vec();
-        if self.pools.remove(object) { self.pools_changed(&before) } else { Touched::default() }
+        if self.pools.remove(object) { self.pools_changed(&before) } else { LedgerChange::default() }
     }
 
-    pub fn put_host(&mut self, report: &HostReport) -> Touched {
-        if self.hosts.put(report) { self.hear_all() } else { Touched::default() }
+    pub fn put_host(&mut self, report: &HostReport) -> LedgerChange {
+        if self.hosts.put(report) { self.hear_all() } else { LedgerChange::default() }
     }
 
-    pub fn remove_host(&mut self, host: &str) -> Touched {
-        if self.hosts.remove(host) { self.hear_all() } else { Touched::default() }
+    pub fn remove_host(&mut self, host: &str) -> LedgerChange {
+        if self.hosts.remove(host) { self.hear_all() } else { LedgerChange::default() }
     }
 
     /// What storage holds at start. Once settled, the ledger knows better and does not listen.
@@ -139,9 +139,9 @@ impl Ledger {
 
     /// Storage and sources have said all they know: owners get back what they had, then everybody is served, the
     /// oldest first; what nobody claimed is released.
-    pub fn settle(&mut self) -> Touched {
+    pub fn settle(&mut self) -> LedgerChange {
         if std::mem::replace(&mut self.settled, true) {
-            return Touched::default();
+            return LedgerChange::default();
         }
         if self.follows {
             return self.follow_all();
@@ -152,20 +152,20 @@ impl Ledger {
             self.recall_end(address);
         }
         self.settling = true;
-        let mut touched = Touched::default();
+        let mut touched = LedgerChange::default();
         let answered = self.deny_ports_of_others();
         // The configuration's ports come first: at all addresses nobody else has them but who is said to answer there.
-        let (configured, others): (Vec<Age>, Vec<Age>) =
+        let (configured, others): (Vec<ClaimOrder>, Vec<ClaimOrder>) =
             self.ages().into_iter().partition(|age| matches!(age.owner, Owner::Config(_)));
         for age in &configured {
             self.hear(&age.owner, &mut touched);
         }
-        let had = |age: &Age| {
+        let had = |age: &ClaimOrder| {
             self.remembered.contains_key(&age.owner)
                 || answered.owners.contains(&age.owner)
                 || self.holdings.formerly(&age.owner).next().is_some()
         };
-        let (returning, new): (Vec<Age>, Vec<Age>) = others.into_iter().partition(had);
+        let (returning, new): (Vec<ClaimOrder>, Vec<ClaimOrder>) = others.into_iter().partition(had);
         for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
@@ -176,7 +176,7 @@ impl Ledger {
         self.settling = false;
         self.answered.clear();
         self.remembered.retain(|owner, _| {
-            let has = |it: &Standing| it.grant.as_ref().is_some_and(|grant| grant.from_hosts);
+            let has = |it: &OwnerEntry| it.grant.as_ref().is_some_and(|grant| grant.from_hosts);
             !self.owners.get(owner).is_some_and(has)
         });
         for ip in learned.keys() {
@@ -198,8 +198,8 @@ impl Ledger {
         touched
     }
 
-    pub fn claim(&mut self, claim: Claim) -> Touched {
-        let mut touched = Touched::default();
+    pub fn claim(&mut self, claim: Claim) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         let owner = claim.owner.clone();
         let claim = Arc::new(claim);
         let mut loosened = false;
@@ -207,7 +207,7 @@ impl Ledger {
             return touched;
         }
         // Its age may be another now, by which those who wait are sorted.
-        self.wait(&owner, Waits::Nothing);
+        self.wait(&owner, WaitingFor::Nothing);
         match self.owners.get_mut(&owner) {
             Some(standing) => {
                 let earlier = std::mem::replace(&mut standing.claim, claim.clone());
@@ -215,7 +215,8 @@ impl Ledger {
                     != (&claim.sharing, &claim.across, claim.local_only, &claim.selector);
             }
             None => {
-                let standing = Standing { claim, grant: None, problems: Vec::new(), waits: Waits::Nothing };
+                let standing =
+                    OwnerEntry { claim, grant: None, problems: Vec::new(), waits: WaitingFor::Nothing };
                 self.owners.insert(owner.clone(), standing);
             }
         }
@@ -230,8 +231,8 @@ impl Ledger {
     }
 
     /// The owner is gone, or wants nothing any more.
-    pub fn release(&mut self, owner: &Owner) -> Touched {
-        let mut touched = Touched::default();
+    pub fn release(&mut self, owner: &Owner) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         let loosened = self.settle_on(owner, Decision::default(), &mut touched);
         self.owners.remove(owner);
         self.remembered.remove(owner);
@@ -243,8 +244,8 @@ impl Ledger {
     }
 
     /// Every host has let the address go: it is free again, and whoever waits may get it.
-    pub fn released(&mut self, ip: IpAddr) -> Touched {
-        let mut touched = Touched::default();
+    pub fn released(&mut self, ip: IpAddr) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         if self.settled && self.holdings.free(ip) {
             touched.addresses.insert(ip);
             self.hear_waiting(Some(ip), &mut touched);
@@ -315,7 +316,7 @@ impl Ledger {
     /// How full the pools are, in the order in which they are asked.
     /// Whether hosts may have to answer for addresses of some pool by ARP and NDP.
     pub(crate) fn has_layer2_pools(&self) -> bool {
-        self.pools.ordered().any(|it| matches!(it.announce, Some(Announce::Layer2 | Announce::Auto)))
+        self.pools.ordered().any(|it| matches!(it.announce, Some(AnnounceMode::Layer2 | AnnounceMode::Auto)))
     }
 
     pub fn pools(&self) -> Vec<PoolUse> {
@@ -341,7 +342,7 @@ impl Ledger {
         FamilyUse { assigned, available: size(pool, family).saturating_sub(taken) }
     }
 
-    fn pools_changed(&mut self, before: &[Problem]) -> Touched {
+    fn pools_changed(&mut self, before: &[Problem]) -> LedgerChange {
         let mut touched = self.hear_all();
         let before: BTreeSet<&Problem> = before.iter().collect();
         let now: BTreeSet<&Problem> = self.pools.problems().iter().collect();
@@ -351,12 +352,12 @@ impl Ledger {
 
     /// After a change that may concern everybody. A port of a new host is given as whoever starts there gives it: first to those
     /// who have hosts' addresses.
-    fn hear_all(&mut self) -> Touched {
-        let mut touched = Touched::default();
+    fn hear_all(&mut self) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         if !self.settled {
             return touched;
         }
-        let (first, others): (Vec<Age>, Vec<Age>) =
+        let (first, others): (Vec<ClaimOrder>, Vec<ClaimOrder>) =
             self.ages().into_iter().partition(|age| self.is_at_hosts(&age.owner));
         for age in first.into_iter().chain(others) {
             self.hear(&age.owner, &mut touched);
@@ -366,10 +367,10 @@ impl Ledger {
     }
 
     /// Decides on one owner again. True if somebody else may get more by it.
-    fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
+    fn hear(&mut self, owner: &Owner, touched: &mut LedgerChange) -> bool {
         let Some(decision) = self.decide(owner) else { return false };
         // A shared address is from the pool that is on record for it, which may give the owner its other family as well.
-        let opens = decision.waits != Waits::Nothing
+        let opens = decision.waits != WaitingFor::Nothing
             && decision.places.iter().any(|(ip, pool)| self.holdings.pool(*ip).is_some_and(|it| it != pool));
         let loosened = self.settle_on(owner, decision, touched);
         match opens.then(|| self.decide(owner)).flatten() {
@@ -380,8 +381,8 @@ impl Ledger {
 
     fn decide(&self, owner: &Owner) -> Option<Decision> {
         let standing = self.owners.get(owner)?;
-        let none = Ends::new();
-        let view = View {
+        let none = ExclusionDeadlines::new();
+        let view = DecisionContext {
             pools: &self.pools,
             holdings: &self.holdings,
             hosts: &self.hosts,
@@ -398,7 +399,7 @@ impl Ledger {
         Some(if self.follows { view.follow(&standing.claim, had) } else { view.decide(&standing.claim, had) })
     }
 
-    fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut Touched) -> bool {
+    fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut LedgerChange) -> bool {
         if !self.owners.contains_key(owner) {
             return false;
         }
@@ -464,14 +465,14 @@ impl Ledger {
         before.filter(has_it).unwrap_or(pool)
     }
 
-    fn ages(&self) -> Vec<Age> {
-        let mut ages: Vec<Age> = self.owners.values().map(|standing| standing.claim.age()).collect();
+    fn ages(&self) -> Vec<ClaimOrder> {
+        let mut ages: Vec<ClaimOrder> = self.owners.values().map(|standing| standing.claim.age()).collect();
         ages.sort();
         ages
     }
 }
 
-impl Standing {
+impl OwnerEntry {
     /// Its addresses of our pools.
     fn ours(&self) -> &[IpAddr] {
         self.grant.as_ref().filter(|grant| !grant.from_hosts).map_or(&[], |grant| &grant.addresses)

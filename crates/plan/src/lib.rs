@@ -55,12 +55,12 @@ pub use certificates::{
 };
 pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;
-pub use front_door::{Entrance, FRONT_DOOR, FirstClaims, FrontDoorView, Lead, Lost};
+pub use front_door::{AttachedRouteView, FRONT_DOOR, FirstClaims, FrontDoorView, LostClaims, PathView};
 pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
 pub use unserved::{serves_nothing, unserved_problems};
-pub use uses::Uses;
+pub use uses::UnitRules;
 pub use world::{
     Adoption, AskedFor, Beside, DnsNameView, DnsZoneCounts, Layer2Wanted, NotAdopted, Overview, Placement,
     Roles, Sign, Waiting, World, dry_run,

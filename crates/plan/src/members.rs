@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use seaway_model::{
     Kind, L4, Member, Name,
-    config::{MembersFrom, ReservedPorts},
+    config::{MemberSource, ReservedPorts},
     fact::{
         Endpoint, EndpointAddress, EndpointPort, Endpoints, FamilyPolicy, Node, Service, ServiceKind,
         ServicePort, TargetPort,
@@ -17,9 +17,9 @@ use seaway_model::{
 };
 
 use crate::{
-    barred::BarredMember,
+    barred::ForbiddenMember,
     index::{Index, ServiceKey, is_excluded, zone},
-    own_listeners::Refused,
+    own_listeners::RefusedMember,
 };
 
 /// On an EndpointSlice: what each of its endpoints counts for.
@@ -63,9 +63,9 @@ pub(crate) struct Members {
     /// Nodes should stand in, and the Service's port has no node port.
     pub(crate) no_node_port: bool,
     /// Left out since they are listeners of our own.
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedMember>,
     /// Left out since nobody may name them.
-    pub(crate) barred: Vec<BarredMember>,
+    pub(crate) barred: Vec<ForbiddenMember>,
     /// Some have the address of a Node, whose other ports are not to be dialled.
     pub(crate) at_nodes: bool,
     /// Of Nodes.
@@ -87,27 +87,27 @@ pub(crate) fn members(
     service: &Service,
     port: &ServicePort,
     host: Option<&Name>,
-    from: MembersFrom,
+    from: MemberSource,
     order: &[IpNet],
 ) -> Members {
-    let mut found = Found::default();
+    let mut found = MemberCollector::default();
     found.members.reserved = index.own.reserved().clone();
     if let ServiceKind::ExternalName(name) = &service.kind {
         if let TargetPort::Number(number) = port.target {
             let state = MemberState::Ready;
-            found.name(index, name, number, Listed { weight: 1, state, backup: false, name: None });
+            found.name(index, name, number, EndpointMembers { weight: 1, state, backup: false, name: None });
         }
         found.leave_out_own(index, service, port);
         return found.finish(index, service);
     }
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let by_nodes = match from {
-        MembersFrom::Pods => false,
-        MembersFrom::Nodes | MembersFrom::EveryNode => true,
-        MembersFrom::Auto => index.is_outside(host),
+        MemberSource::Pods => false,
+        MemberSource::Nodes | MemberSource::EveryNode => true,
+        MemberSource::Auto => index.is_outside(host),
     };
     let hints =
-        host.filter(|_| !by_nodes && !service.local_only).and_then(|it| Hints::of(index, service, it));
+        host.filter(|_| !by_nodes && !service.local_only).and_then(|it| TopologyHint::of(index, service, it));
     for slice in index.endpoints(&key) {
         found.members.slices = found.members.slices.saturating_add(1);
         let Some(number) = port_of(&slice.ports, port) else {
@@ -139,7 +139,8 @@ pub(crate) fn members(
                 found.members.elsewhere = found.members.elsewhere.saturating_add(1);
                 continue;
             }
-            let listed = Listed { weight, state, backup: endpoint.backup, name: endpoint.name.clone() };
+            let listed =
+                EndpointMembers { weight, state, backup: endpoint.backup, name: endpoint.name.clone() };
             match &endpoint.at {
                 EndpointAddress::Ip(ip) => {
                     let at = SocketAddr::new(*ip, number);
@@ -155,7 +156,7 @@ pub(crate) fn members(
     let in_cluster = index.nodes().next().is_some();
     found.members.by_hand = !in_cluster;
     found.members.awaited = found.members.slices == 0 && in_cluster && !service.selector.is_empty();
-    let every = from == MembersFrom::EveryNode;
+    let every = from == MemberSource::EveryNode;
     if by_nodes && !every {
         // kube-proxy leads from a node port to all of them: one that may not be a member would be one all the same.
         found.leave_out_own(index, service, port);
@@ -177,13 +178,13 @@ pub(crate) fn members(
 
 /// Topology hints that hold here, as kube-proxy reads them: only if everybody who is ready has one, and somebody is meant
 /// for us.
-enum Hints {
+enum TopologyHint {
     Node(Name),
     Zone(Name),
 }
 
-impl Hints {
-    fn of(index: &Index, service: &Service, host: &Name) -> Option<Hints> {
+impl TopologyHint {
+    fn of(index: &Index, service: &Service, host: &Name) -> Option<TopologyHint> {
         let node = index.node(host)?;
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
         let ready: Vec<&Endpoint> = (index.endpoints(&key).flat_map(|slice| &slice.endpoints))
@@ -193,15 +194,15 @@ impl Hints {
             ready.iter().all(|it| !of(it).is_empty()) && ready.iter().any(|it| of(it).contains(here))
         };
         if hold(|it| &it.for_nodes, host) {
-            return Some(Hints::Node(host.clone()));
+            return Some(TopologyHint::Node(host.clone()));
         }
-        zone(node).filter(|zone| hold(|it| &it.for_zones, zone)).cloned().map(Hints::Zone)
+        zone(node).filter(|zone| hold(|it| &it.for_zones, zone)).cloned().map(TopologyHint::Zone)
     }
 
     fn allow(&self, endpoint: &Endpoint) -> bool {
         match self {
-            Hints::Node(here) => endpoint.for_nodes.contains(here),
-            Hints::Zone(here) => endpoint.for_zones.contains(here),
+            TopologyHint::Node(here) => endpoint.for_nodes.contains(here),
+            TopologyHint::Zone(here) => endpoint.for_zones.contains(here),
         }
     }
 }
@@ -242,27 +243,27 @@ fn weight(text: &str) -> Result<u32, u32> {
 
 /// What an endpoint says of the members that it stands for.
 #[derive(Clone)]
-struct Listed {
+struct EndpointMembers {
     weight: u32,
     state: MemberState,
     backup: bool,
     name: Option<Name>,
 }
 
-impl Listed {
+impl EndpointMembers {
     fn at(self, at: SocketAddr, host_name: Option<Name>, node: Option<Name>) -> Member {
-        let Listed { weight, state, backup, name } = self;
+        let EndpointMembers { weight, state, backup, name } = self;
         Member { at, host_name, node, weight, state, backup, name }
     }
 }
 
 #[derive(Default)]
-struct Found {
+struct MemberCollector {
     by_address: BTreeMap<SocketAddr, Member>,
     members: Members,
 }
 
-impl Found {
+impl MemberCollector {
     /// What each endpoint of the slice counts for.
     fn weight_of(&mut self, slice: &Endpoints) -> u32 {
         let unknown = slice.annotations.keys().filter(|it| it.starts_with(OURS) && *it.as_str() != *WEIGHT);
@@ -277,7 +278,7 @@ impl Found {
         })
     }
 
-    fn name(&mut self, index: &Index, name: &Name, port: u16, listed: Listed) {
+    fn name(&mut self, index: &Index, name: &Name, port: u16, listed: EndpointMembers) {
         if !index.own.rules().names {
             self.members.barred_names.insert(name.clone());
             return;
@@ -367,7 +368,7 @@ impl Found {
         let Members { refused, barred, at_nodes, .. } = &mut self.members;
         self.by_address.retain(|at, member| {
             if let Some(why) = index.own.bar(member) {
-                barred.push(BarredMember { at: *at, why, named_by: named_by(index, service, member) });
+                barred.push(ForbiddenMember { at: *at, why, named_by: named_by(index, service, member) });
                 return false;
             }
             let Some(listening) = index.own.whose(*at, port.protocol) else {
@@ -375,7 +376,7 @@ impl Found {
                 return true;
             };
             let named_by = named_by(index, service, member);
-            refused.push(Refused { at: *at, listening, named_by });
+            refused.push(RefusedMember { at: *at, listening, named_by });
             false
         });
     }

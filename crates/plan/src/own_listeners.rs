@@ -25,32 +25,32 @@ use seaway_model::{
 use crate::{
     address_map::AddressMap,
     annotations::BACKENDS,
-    barred::{Barred, Machines},
+    barred::{ForbiddenReason, ProtectedAddresses},
     demand::{Demand, DemandPort},
     front_door,
     index::ServiceKey,
 };
 
 /// An address and port at which something of ours listens.
-type Place = (IpAddr, ListenerId);
+type ListenAddress = (IpAddr, ListenerId);
 
 #[derive(Debug, Default)]
 pub(crate) struct OwnListeners {
     /// Those for all addresses are at the unspecified one.
-    listeners: HashMap<Place, Vec<Owner>>,
-    of_owner: HashMap<Owner, Vec<Place>>,
+    listeners: HashMap<ListenAddress, Vec<Owner>>,
+    of_owner: HashMap<Owner, Vec<ListenAddress>>,
     /// How many listeners are at an address.
     at_address: HashMap<IpAddr, u32>,
     /// Own addresses of hosts, as they report.
     hosts: AddressMap<Name>,
     status_page: Vec<SocketAddr>,
-    machines: Machines,
-    dependents: Dependents,
+    machines: ProtectedAddresses,
+    dependents: PoolOwnersByAddress,
 }
 
 /// Whoever has members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Dependent {
+pub enum PoolOwner {
     Owner(Owner),
     /// A Service that the front door leads to.
     AtFrontDoor(ServiceKey),
@@ -58,16 +58,16 @@ pub enum Dependent {
 
 /// Whose listener a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Listening {
+pub(crate) enum ListenerOwner {
     For(Owner),
     StatusPage,
 }
 
 /// A member that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedMember {
     pub(crate) at: SocketAddr,
-    pub(crate) listening: Listening,
+    pub(crate) listening: ListenerOwner,
     /// Who names it: an EndpointSlice, or a DNS name.
     pub(crate) named_by: String,
 }
@@ -75,9 +75,9 @@ pub(crate) struct Refused {
 /// Which of those who have members have one at an address. Both directions are small: a host plans for all members of
 /// a cluster.
 #[derive(Debug, Default)]
-struct Dependents {
-    ids: HashMap<Dependent, u32>,
-    by_id: BTreeMap<u32, Dependent>,
+struct PoolOwnersByAddress {
+    ids: HashMap<PoolOwner, u32>,
+    by_id: BTreeMap<u32, PoolOwner>,
     at: BTreeSet<(IpAddr, u32)>,
     addresses: HashMap<u32, Vec<IpAddr>>,
     next: u32,
@@ -85,10 +85,11 @@ struct Dependents {
 
 impl OwnListeners {
     /// The listener of ours that is reached there.
-    pub(crate) fn whose(&self, at: SocketAddr, l4: L4) -> Option<Listening> {
+    pub(crate) fn whose(&self, at: SocketAddr, l4: L4) -> Option<ListenerOwner> {
         let ip = reached(at.ip());
         let id = ListenerId { l4, port: at.port() };
-        let first = |place: &Place| self.listeners.get(place)?.first().cloned().map(Listening::For);
+        let first =
+            |place: &ListenAddress| self.listeners.get(place)?.first().cloned().map(ListenerOwner::For);
         if let Some(exact) = first(&(ip, id)) {
             return Some(exact);
         }
@@ -98,7 +99,7 @@ impl OwnListeners {
                 let all = page.ip().is_unspecified() && (page.is_ipv6() || ip.is_ipv4()) && self.is_local(ip);
                 page.port() == at.port() && (all || reached(page.ip()) == ip)
             });
-            page.filter(|_| l4 == L4::Tcp).map(|_| Listening::StatusPage)
+            page.filter(|_| l4 == L4::Tcp).map(|_| ListenerOwner::StatusPage)
         };
         let wide = || first(&(all_of(ip), id)).filter(|_| self.is_local(ip));
         status_page().or_else(wide)
@@ -110,7 +111,11 @@ impl OwnListeners {
     }
 
     /// What an owner listens at from now on. Tells who has members there.
-    pub(crate) fn set_listeners(&mut self, owner: &Owner, mut now: Vec<Place>) -> BTreeSet<Dependent> {
+    pub(crate) fn set_listeners(
+        &mut self,
+        owner: &Owner,
+        mut now: Vec<ListenAddress>,
+    ) -> BTreeSet<PoolOwner> {
         now.sort_unstable();
         now.dedup();
         let before = match now.is_empty() {
@@ -150,7 +155,7 @@ impl OwnListeners {
     }
 
     /// A host has other addresses of its own. Tells who has members there.
-    pub(crate) fn set_host(&mut self, host: &Name, now: &[IpAddr]) -> BTreeSet<Dependent> {
+    pub(crate) fn set_host(&mut self, host: &Name, now: &[IpAddr]) -> BTreeSet<PoolOwner> {
         if self.hosts.of(host) == now {
             return BTreeSet::new();
         }
@@ -164,13 +169,13 @@ impl OwnListeners {
         node: &Name,
         addresses: &[IpAddr],
         pods: &[IpNet],
-    ) -> BTreeSet<Dependent> {
+    ) -> BTreeSet<PoolOwner> {
         let changed = self.machines.set_node(node, addresses, pods);
         changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
     }
 
     /// A Service has other ClusterIPs. Tells who has members there.
-    pub(crate) fn set_service(&mut self, service: &ServiceKey, ips: &[IpAddr]) -> BTreeSet<Dependent> {
+    pub(crate) fn set_service(&mut self, service: &ServiceKey, ips: &[IpAddr]) -> BTreeSet<PoolOwner> {
         let changed = self.machines.set_service(service, ips);
         changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
     }
@@ -190,7 +195,7 @@ impl OwnListeners {
     }
 
     /// Why nobody may have that member.
-    pub(crate) fn bar(&self, member: &Member) -> Option<Barred> {
+    pub(crate) fn bar(&self, member: &Member) -> Option<ForbiddenReason> {
         let of_host = |ip: &IpAddr| self.hosts.owners(*ip)?.first().cloned();
         self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
     }
@@ -206,7 +211,7 @@ impl OwnListeners {
     }
 
     /// Where somebody's members are, refused ones included.
-    pub(crate) fn set_members(&mut self, who: Dependent, members: impl Iterator<Item = IpAddr>) {
+    pub(crate) fn set_members(&mut self, who: PoolOwner, members: impl Iterator<Item = IpAddr>) {
         let mut addresses: Vec<IpAddr> = members.map(reached).collect();
         addresses.sort_unstable();
         addresses.dedup();
@@ -215,8 +220,8 @@ impl OwnListeners {
     }
 }
 
-impl Dependents {
-    fn set(&mut self, who: Dependent, now: Vec<IpAddr>) {
+impl PoolOwnersByAddress {
+    fn set(&mut self, who: PoolOwner, now: Vec<IpAddr>) {
         let known = self.ids.get(&who).copied();
         let Some(id) = known.or_else(|| (!now.is_empty()).then_some(self.next)) else { return };
         if known.is_none() {
@@ -237,12 +242,12 @@ impl Dependents {
         }
     }
 
-    fn with_members_at(&self, ip: IpAddr) -> impl Iterator<Item = Dependent> + '_ {
+    fn with_members_at(&self, ip: IpAddr) -> impl Iterator<Item = PoolOwner> + '_ {
         self.at.range((ip, 0)..=(ip, u32::MAX)).filter_map(|(_, id)| self.by_id.get(id).cloned())
     }
 
     /// At any of these addresses. Asked only when something begins or ends to listen at all addresses.
-    fn with_members(&self, at: impl Fn(&IpAddr) -> bool) -> impl Iterator<Item = Dependent> {
+    fn with_members(&self, at: impl Fn(&IpAddr) -> bool) -> impl Iterator<Item = PoolOwner> {
         let here = self.at.iter().filter(move |(ip, _)| at(ip));
         here.filter_map(|(_, id)| self.by_id.get(id).cloned())
     }
@@ -282,16 +287,18 @@ fn all_of(ip: IpAddr) -> IpAddr {
 const NAMED: usize = 3;
 
 /// What is told about members that were left out, once for a port.
-pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused]) -> Option<Problem> {
+pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[RefusedMember]) -> Option<Problem> {
     let first = refused.first()?;
     let own = demand.owner.object();
-    let whose = |listening: &Listening| match listening {
-        Listening::StatusPage => "Seaway's own status page".to_owned(),
-        Listening::For(owner) if front_door::entrance_of(owner).is_some() => {
+    let whose = |listening: &ListenerOwner| match listening {
+        ListenerOwner::StatusPage => "Seaway's own status page".to_owned(),
+        ListenerOwner::For(owner) if front_door::entrance_of(owner).is_some() => {
             "Seaway's own front door".to_owned()
         }
-        Listening::For(owner) if owner.object() == own => "the listener of this Service itself".to_owned(),
-        Listening::For(owner) => format!("Seaway's own listener of {}", owner.object()),
+        ListenerOwner::For(owner) if owner.object() == own => {
+            "the listener of this Service itself".to_owned()
+        }
+        ListenerOwner::For(owner) => format!("Seaway's own listener of {}", owner.object()),
     };
     // Only what the annotation names has the Service itself as its source.
     let is_own_backend = first.named_by == own.to_string();
@@ -311,20 +318,20 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused])
         named.join("; ")
     );
     let fix = match &first.listening {
-        Listening::StatusPage => format!(
+        ListenerOwner::StatusPage => format!(
             "Remove {} from {}. To reach the status page from elsewhere, set admin.listen.",
             first.at, first.named_by
         ),
-        Listening::For(_) if is_own_backend => format!(
+        ListenerOwner::For(_) if is_own_backend => format!(
             "In metadata.annotations[{BACKENDS}], name the servers with the port where they listen, such as {}:3000. A backend \
              without a port is at the targetPort, {}.",
             shown(first.at.ip()),
             first.at.port()
         ),
-        Listening::For(owner) if owner.object() == own || front_door::entrance_of(owner).is_some() => {
+        ListenerOwner::For(owner) if owner.object() == own || front_door::entrance_of(owner).is_some() => {
             format!("In {}, name the servers themselves instead of {}.", first.named_by, first.at)
         }
-        Listening::For(owner) => format!(
+        ListenerOwner::For(owner) => format!(
             "In {}, name the members of {} themselves instead of {}.",
             first.named_by,
             owner.object(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
-use seaway_model::{IpRange, Name, load_balancer::ProbeKind};
+use seaway_model::{IpRange, Name, load_balancer::CloudHealthMonitorType};
 
 /// What is longer is as long as this, a hundred years: whoever adds it to a moment, or counts it in nanoseconds, does not
 /// come out at a number beyond all numbers, which would be a short time, or a panic.
@@ -110,10 +110,10 @@ pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
 }
 
 /// What a cloud asks members by: `TLS-HELLO`.
-pub fn probe_kind(text: &str) -> Result<ProbeKind, String> {
-    let found = ProbeKind::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text));
+pub fn probe_kind(text: &str) -> Result<CloudHealthMonitorType, String> {
+    let found = CloudHealthMonitorType::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text));
     found.ok_or_else(|| {
-        let all = ProbeKind::ALL.map(ProbeKind::as_str);
+        let all = CloudHealthMonitorType::ALL.map(CloudHealthMonitorType::as_str);
         format!("{text:?} is no type of health monitor; there are {}", all.join(", "))
     })
 }
@@ -291,7 +291,7 @@ mod tests {
         for text in ["", "ok", "20", "200-", "204-200", "200;202", "700"] {
             assert!(probe_codes(text).is_err(), "{text}");
         }
-        assert_eq!(probe_kind("tls-hello"), Ok(ProbeKind::TlsHello));
+        assert_eq!(probe_kind("tls-hello"), Ok(CloudHealthMonitorType::TlsHello));
         assert!(probe_kind("GRPC").is_err_and(|it| it.contains("UDP-CONNECT")));
     }
 }

@@ -8,12 +8,12 @@ use std::{
 
 use seaway_model::{
     Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
-    config::MembersFrom,
+    config::MemberSource,
     fact::{ServiceKind, ServicePort},
-    group::Openings,
+    group::NodeAccess,
     load_balancer::{
-        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Options,
-        Outside, Protocol, Redirect, Rule, TlsByName, Trust,
+        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, CloudOptions, HealthCheck,
+        HttpOptions, LoadBalancerOptions, Protocol, Redirect, Rule, TlsByName, Trust,
     },
 };
 
@@ -26,16 +26,16 @@ use crate::{
     demand::{Demand, DemandPort},
     forward_auth,
     http::spoken,
-    index::Given,
+    index::PlanContext,
     members::{Members, members},
-    own_listeners::{self, Dependent},
+    own_listeners::{self, PoolOwner},
     slices, sources, tenant_limits,
     unheeded::unheeded,
 };
 
 /// What was computed for one owner.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedService {
     pub(crate) load_balancer: Arc<LoadBalancer>,
     pub(crate) problems: Vec<Problem>,
     /// DNS names that its members need.
@@ -44,12 +44,12 @@ pub(crate) struct Planned {
     /// With `externalTrafficPolicy: Local`, none of its members is on this host, which does not serve it.
     pub(crate) nobody_here: bool,
     /// What of Nodes its load balancer in a cloud reaches.
-    pub(crate) openings: Option<Arc<Openings>>,
+    pub(crate) openings: Option<Arc<NodeAccess>>,
     /// Members that were left out, since we listen there ourselves, or nobody may name them.
     pub(crate) refused: Vec<IpAddr>,
 }
 
-impl Planned {
+impl PlannedService {
     /// Where its members are, those that were left out included.
     pub(crate) fn member_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let members = self.load_balancer.pools.values().flat_map(|pool| &pool.members);
@@ -63,18 +63,18 @@ pub(crate) fn plan(
     demand: &Demand,
     binds: Vec<Bind>,
     spoiled: &BTreeSet<ListenerId>,
-    given: Given<'_>,
+    given: PlanContext<'_>,
     before: &LoadBalancer,
-) -> Planned {
-    let Given { index, host, certificates, .. } = given;
-    let mut planned = Planned { problems: demand.problems.clone(), ..Planned::default() };
+) -> PlannedService {
+    let PlanContext { index, host, certificates, .. } = given;
+    let mut planned = PlannedService { problems: demand.problems.clone(), ..PlannedService::default() };
     let mut listeners = BTreeMap::new();
     let mut pools = BTreeMap::new();
     let (mut held, mut passed_over) = (BTreeMap::new(), BTreeMap::new());
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(closed::problem(demand).into_iter().chain(closed::unknown_tls_ports(demand)));
     planned.problems.extend(unheeded(demand).into_iter().chain(basic_auth::told(demand, certificates)));
-    let (who, mut too_many) = (Dependent::Owner(demand.owner.clone()), 0_usize);
+    let (who, mut too_many) = (PoolOwner::Owner(demand.owner.clone()), 0_usize);
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
         let mut found = members(index, &demand.service, &wanted.port, host, from, order);
@@ -118,11 +118,11 @@ pub(crate) fn plan(
         planned.nobody_here = true;
         listeners.clear();
     }
-    let outside = demand.outside().map(|it| Outside { passed_over, ..it });
-    let options = Options {
+    let outside = demand.outside().map(|it| CloudOptions { passed_over, ..it });
+    let options = LoadBalancerOptions {
         local_only: demand.service.local_only,
         health_check_node_port: demand.service.health_check_node_port,
-        outside: outside.map(|it| demand.beside(it, index.nodes().map(|it| &**it))),
+        cloud: outside.map(|it| demand.beside(it, index.nodes().map(|it| &**it))),
     };
     planned.openings = demand.openings().map(Arc::new);
     // Hosts open such a listener, which lets nobody in before its certificate came. A cloud cannot.
@@ -140,7 +140,7 @@ pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
     if hosts.is_empty()
         || demand.hosts_only
         || demand.cloud.is_some()
-        || demand.wishes.members == MembersFrom::Pods
+        || demand.wishes.members == MemberSource::Pods
     {
         return problems;
     }
@@ -158,7 +158,7 @@ pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
                 .fix("Set it to Cluster, or run seaway node on Nodes of the cluster only."),
         );
     }
-    if demand.wishes.members == MembersFrom::Auto {
+    if demand.wishes.members == MemberSource::Auto {
         let portless = demand.ports.iter().filter(|it| it.port.node_port.is_none());
         problems.extend(portless.map(|it| no_node_port(&object, &it.field)));
     }
@@ -174,14 +174,14 @@ fn no_node_port(object: &ObjectRef, field: &str) -> Problem {
 
 /// The client's address is to be seen by members, and their answers to it come by this host: those of its own pods, and
 /// where whoever says so knows of routes that we do not.
-fn returns(demand: &Demand, given: Given<'_>) -> bool {
+fn returns(demand: &Demand, given: PlanContext<'_>) -> bool {
     let on_a_node = given.host.is_some_and(|host| given.index.node(host).is_some());
     let is_wanted = demand.wishes.transparent && sources::are_trusted(demand, given.config);
     is_wanted && (demand.service.local_only || !on_a_node)
 }
 
 /// Where that cannot be.
-fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
+fn astray(demand: &Demand, given: PlanContext<'_>) -> Option<Problem> {
     let in_cluster = given.index.nodes().next().is_some();
     let spread = in_cluster && !demand.service.local_only && !given.index.is_outside(given.host);
     let understood = demand.ports.iter().all(|it| demand.protocol(&it.port) != Protocol::Opaque);
@@ -230,7 +230,7 @@ pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
     before.filter(|before| ***before == now).cloned().unwrap_or_else(|| Arc::new(now))
 }
 
-fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>) -> Listener {
+fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: PlanContext<'_>) -> Listener {
     let (config, wishes) = (given.config, &demand.wishes);
     let protocol = demand.protocol(&wanted.port);
     let http = match protocol {
@@ -238,8 +238,8 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         Protocol::Opaque => HttpOptions::default(),
     };
     let tls = demand.ends_tls(wanted).then(|| tls(demand, given));
-    let mut rule = Rule::everything_to(demand.owner.clone(), pool);
-    // Clouds are asked for it elsewhere (`Outside::to_https`): members of the port are to follow all the same.
+    let mut rule = Rule::forward_all(demand.owner.clone(), pool);
+    // Clouds are asked for it elsewhere (`CloudOptions::to_https`): members of the port are to follow all the same.
     if let (None, None, Protocol::Http, Some(true), Some(port)) =
         (&demand.cloud, &tls, protocol, wishes.tls.redirect, demand.tls_port())
     {
@@ -270,7 +270,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
 }
 
 /// With the certificates that the Service names.
-fn tls(demand: &Demand, given: Given<'_>) -> TlsByName {
+fn tls(demand: &Demand, given: PlanContext<'_>) -> TlsByName {
     let named = demand.secrets();
     let mut tls = given.certificates.by_name(&named.iter().collect::<Vec<_>>());
     // A listener whose certificates are not there (yet) still speaks nothing but TLS.

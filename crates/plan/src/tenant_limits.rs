@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use seaway_model::{ObjectRef, Problem, Reason, config::TenantLimits};
 
-use crate::annotations::{CHECK_INTERVAL, CONNECTIONS, RATE, Wishes};
+use crate::annotations::{CHECK_INTERVAL, CONNECTIONS, RATE, ServiceOptions};
 
 /// Wishes that are beyond the limits come down to them. Says which of those that the Service wrote.
-pub(crate) fn apply(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimits) -> Vec<Problem> {
+pub(crate) fn apply(object: &ObjectRef, wishes: &mut ServiceOptions, limits: &TenantLimits) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut tell = |wishes: &Wishes, option: &'static str, message: String| {
+    let mut tell = |wishes: &ServiceOptions, option: &'static str, message: String| {
         if wishes.written.contains_key(option) {
             let problem = Problem::new(object.clone(), Reason::LimitReached, message);
             let fix = "Ask for less, or have tenants.limits raised in the configuration.";
@@ -56,9 +56,9 @@ mod tests {
 
     use super::*;
 
-    fn held(annotations: &[(&str, &str)], limits: TenantLimits) -> (Wishes, Vec<String>) {
+    fn held(annotations: &[(&str, &str)], limits: TenantLimits) -> (ServiceOptions, Vec<String>) {
         let object = ObjectRef::new(Kind::Service, "default", "web");
-        let mut wishes = Wishes::of(&Config::default().defaults);
+        let mut wishes = ServiceOptions::of(&Config::default().defaults);
         let written = annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         assert_eq!(wishes.read(&object, &written), []);
         let problems = apply(&object, &mut wishes, &limits);

@@ -21,13 +21,13 @@ use seaway_model::{
     load_balancer::MemberState,
 };
 
-use crate::{demand::Demand, index::Index, members::has_port, own_listeners::Dependent};
+use crate::{demand::Demand, index::Index, members::has_port, own_listeners::PoolOwner};
 
 #[derive(Debug, Default)]
 pub(crate) struct TenantShares {
     limits: Limits,
-    by_namespace: HashMap<Name, Shares>,
-    places: HashMap<Dependent, (Name, Rank)>,
+    by_namespace: HashMap<Name, NamespaceShares>,
+    places: HashMap<PoolOwner, (Name, Rank)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,33 +37,33 @@ struct Limits {
 }
 
 /// The older first.
-type Rank = (Option<Time>, Name, Dependent);
+type Rank = (Option<Time>, Name, PoolOwner);
 
 /// Of one namespace.
 #[derive(Debug, Default)]
-struct Shares {
-    wanted: BTreeMap<Rank, Wanted>,
-    all: Wanted,
+struct NamespaceShares {
+    wanted: BTreeMap<Rank, RequestedShare>,
+    all: RequestedShare,
     /// Of those that have less than they want.
-    cut: BTreeMap<Rank, Share>,
+    cut: BTreeMap<Rank, GrantedShare>,
 }
 
 /// What somebody would have without limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedShare {
     listeners: usize,
     members: usize,
 }
 
 /// What somebody has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Share {
+struct GrantedShare {
     listens: bool,
     members: usize,
 }
 
-impl Wanted {
-    pub(crate) fn of(demand: &Demand, index: &Index, listens: bool) -> Wanted {
+impl RequestedShare {
+    pub(crate) fn of(demand: &Demand, index: &Index, listens: bool) -> RequestedShare {
         let service = &demand.service;
         let families = if service.families.policy == FamilyPolicy::Single { 1 } else { 2 };
         let key = crate::ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
@@ -76,18 +76,18 @@ impl Wanted {
             _ => demand.ports.iter().map(|it| of_port(&it.port)).sum(),
         };
         let listeners = if listens { demand.ports.len().saturating_mul(families) } else { 0 };
-        Wanted { listeners, members }
+        RequestedShare { listeners, members }
     }
 
-    fn plus(self, other: Wanted) -> Wanted {
-        Wanted {
+    fn plus(self, other: RequestedShare) -> RequestedShare {
+        RequestedShare {
             listeners: self.listeners.saturating_add(other.listeners),
             members: self.members.saturating_add(other.members),
         }
     }
 
-    fn minus(self, other: Wanted) -> Wanted {
-        Wanted {
+    fn minus(self, other: RequestedShare) -> RequestedShare {
+        RequestedShare {
             listeners: self.listeners.saturating_sub(other.listeners),
             members: self.members.saturating_sub(other.members),
         }
@@ -95,7 +95,7 @@ impl Wanted {
 }
 
 impl Limits {
-    fn allow(self, wanted: Wanted) -> bool {
+    fn allow(self, wanted: RequestedShare) -> bool {
         fits(wanted.listeners, self.listeners) && fits(wanted.members, self.members)
     }
 }
@@ -114,7 +114,11 @@ impl TenantShares {
 
     /// Somebody comes, changes or goes (`None`). Tells who has another share than before. What the configuration itself serves
     /// is nobody's share.
-    pub(crate) fn set(&mut self, who: &Dependent, now: Option<(&Demand, Wanted)>) -> BTreeSet<Dependent> {
+    pub(crate) fn set(
+        &mut self,
+        who: &PoolOwner,
+        now: Option<(&Demand, RequestedShare)>,
+    ) -> BTreeSet<PoolOwner> {
         let now =
             now.filter(|(demand, _)| !matches!(demand.owner, Owner::Config(_)) && demand.cloud.is_none());
         let now = now.map(|(demand, wanted)| {
@@ -136,7 +140,7 @@ impl TenantShares {
         changed
     }
 
-    fn put(&mut self, namespace: &Name, rank: &Rank, wanted: Option<Wanted>) -> Vec<Dependent> {
+    fn put(&mut self, namespace: &Name, rank: &Rank, wanted: Option<RequestedShare>) -> Vec<PoolOwner> {
         let shares = self.by_namespace.entry(namespace.clone()).or_default();
         let before = match wanted {
             Some(wanted) => shares.wanted.insert(rank.clone(), wanted),
@@ -154,13 +158,13 @@ impl TenantShares {
         changed
     }
 
-    fn share(&self, who: &Dependent) -> Option<Share> {
+    fn share(&self, who: &PoolOwner) -> Option<GrantedShare> {
         let (namespace, rank) = self.places.get(who)?;
         self.by_namespace.get(namespace)?.cut.get(rank).copied()
     }
 
     /// Whether it listens at its ports.
-    pub(crate) fn may_listen(&self, who: &Dependent) -> bool {
+    pub(crate) fn may_listen(&self, who: &PoolOwner) -> bool {
         self.share(who).is_none_or(|it| it.listens)
     }
 
@@ -168,7 +172,7 @@ impl TenantShares {
     /// ready come first, then those that were there before.
     pub(crate) fn fit(
         &self,
-        who: &Dependent,
+        who: &PoolOwner,
         demand: &Demand,
         list: &mut Vec<Member>,
         before: Option<&Arc<Pool>>,
@@ -190,7 +194,7 @@ impl TenantShares {
     }
 
     /// What somebody is told who has less than he wants: `left_out` are his members.
-    pub(crate) fn problem(&self, who: &Dependent, demand: &Demand, left_out: usize) -> Option<Problem> {
+    pub(crate) fn problem(&self, who: &PoolOwner, demand: &Demand, left_out: usize) -> Option<Problem> {
         let (namespace, _) = self.places.get(who)?;
         let all = self.by_namespace.get(namespace)?.all;
         let (message, fix) = if !self.may_listen(who) {
@@ -222,23 +226,23 @@ impl TenantShares {
     }
 }
 
-impl Shares {
+impl NamespaceShares {
     /// One that is too large does not keep out a smaller one behind it.
-    fn cut_by(&self, limits: Limits) -> BTreeMap<Rank, Share> {
+    fn cut_by(&self, limits: Limits) -> BTreeMap<Rank, GrantedShare> {
         let mut cut = BTreeMap::new();
         if limits.allow(self.all) {
             return cut;
         }
-        let mut all = Wanted::default();
+        let mut all = RequestedShare::default();
         for (rank, wanted) in &self.wanted {
             let with = all.plus(*wanted);
             if !fits(with.listeners, limits.listeners) {
-                cut.insert(rank.clone(), Share { listens: false, members: 0 });
+                cut.insert(rank.clone(), GrantedShare { listens: false, members: 0 });
                 continue;
             }
             if let Some(most) = limits.members.filter(|most| with.members > *most) {
                 let members = most.saturating_sub(all.members);
-                cut.insert(rank.clone(), Share { listens: true, members });
+                cut.insert(rank.clone(), GrantedShare { listens: true, members });
             }
             all = with;
         }

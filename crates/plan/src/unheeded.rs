@@ -6,8 +6,8 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 use crate::{
     annotations::{
         AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES,
-        ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, PASSTHROUGH, Place, RATE_KEY, REALM,
-        TRANSPARENT, Wishes, asks, of_clouds, places,
+        ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope, PASSTHROUGH, RATE_KEY,
+        REALM, ServiceOptions, TRANSPARENT, asks, of_clouds, places,
     },
     closed::is_only_at_entrances,
     cloud::is_told,
@@ -52,9 +52,9 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
 
 /// What is written and asks for something that is had at none of these places: by our name, and where it stands.
 pub(crate) fn idle<'w>(
-    wishes: &'w Wishes,
+    wishes: &'w ServiceOptions,
     annotations: &'w Labels,
-    at: &'w [Place],
+    at: &'w [OptionScope],
 ) -> impl Iterator<Item = (&'static str, &'w Name)> {
     let value = |field: &Name| {
         annotations.iter().find(|(key, _)| field.ends_with(&format!("[{key}]"))).map(|it| it.1)
@@ -79,13 +79,17 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
         return Vec::new();
     }
     let in_cloud = demand.cloud.is_some();
-    let mut at: Vec<Place> = Vec::new();
+    let mut at: Vec<OptionScope> = Vec::new();
     for wanted in &demand.ports {
-        at.extend(demand.ends_tls_anywhere(wanted).then_some(Place::Tls));
-        at.push(if demand.protocol(&wanted.port) == Protocol::Http { Place::Http } else { Place::Tcp });
+        at.extend(demand.ends_tls_anywhere(wanted).then_some(OptionScope::Tls));
+        at.push(if demand.protocol(&wanted.port) == Protocol::Http {
+            OptionScope::Http
+        } else {
+            OptionScope::Tcp
+        });
     }
     if is_at_front_door(demand) {
-        at.push(if demand.wishes.tls.through { Place::Passthrough } else { Place::FrontDoor });
+        at.push(if demand.wishes.tls.through { OptionScope::Passthrough } else { OptionScope::FrontDoor });
     }
     // Where clients have to show a certificate, nothing is opened without TLS, and that is told.
     let told_elsewhere = |it: &str| {
@@ -99,11 +103,11 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
         .filter(|(option, _)| !told_elsewhere(option));
     let problem = |(option, field): (&str, &Name)| {
         let (what, fix) = match places(option) {
-            [Place::FrontDoor, ..] => (
+            [OptionScope::FrontDoor, ..] => (
                 "this annotation has no effect: it is about the front door, and this Service is not at the front door",
                 "Set seaway.dev/front-door: \"true\"; or remove it.",
             ),
-            all if all.contains(&Place::Http) => (
+            all if all.contains(&OptionScope::Http) => (
                 "this annotation has no effect: it is about TLS to members, which Seaway uses only where \
                  the Service speaks HTTP or TLS ends; this Service passes bytes on unchanged",
                 "Set seaway.dev/protocol: http, or name a certificate in seaway.dev/tls; or remove it.",

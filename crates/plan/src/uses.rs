@@ -16,12 +16,12 @@ use crate::{
 
 /// The rules by which Services get Units, of one moment. They hold no Service: those are handed in.
 #[derive(Clone)]
-pub struct Uses {
+pub struct UnitRules {
     pub(crate) config: Arc<Config>,
     pub(crate) placements: Vec<Arc<dyn Placement>>,
 }
 
-impl Uses {
+impl UnitRules {
     /// Whether this Service is a reason to leave this Unit as it is. What is being deleted is none.
     pub fn uses(&self, service: &Arc<Service>, unit: &Unit) -> bool {
         if service.kind != ServiceKind::LoadBalancer || service.leaving {

@@ -41,8 +41,8 @@ use std::{
 };
 
 use seaway_model::{
-    Address, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome, Owner, Pool,
-    PoolId, Problem, Unit, fact::FactRef, outcome::Replaced, unit::Place,
+    Address, Change, Config, Desired, Fact, Kind, ListenerId, Name, ObjectRef, Outcome, Owner, Pool, PoolId,
+    Problem, Unit, WorkItem, fact::FactRef, outcome::ReplacedLoadBalancer, unit::Place,
 };
 
 pub(crate) use self::dns_names::{may_have, names};
@@ -63,10 +63,10 @@ use crate::{
     announcing::AnnouncingObjects,
     certificates::Certificates,
     demand::Demand,
-    index::{Index, ServiceKey, Touched},
+    index::{ChangeScope, Index, ServiceKey},
     ledger::{self, Ledger},
-    own_listeners::Dependent,
-    uses::Uses,
+    own_listeners::PoolOwner,
+    uses::UnitRules,
 };
 
 /// What this process does.
@@ -151,7 +151,7 @@ pub struct World {
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Those that wait for something.
     stands: HashMap<Unit, Name>,
-    replaced: HashMap<Unit, Replaced>,
+    replaced: HashMap<Unit, ReplacedLoadBalancer>,
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
     /// Services, by UID, whose load balancer is another controller's by now.
@@ -169,11 +169,11 @@ pub struct World {
     epoch: u64,
     own_writes: late::OwnWrites,
     /// What changed while all is listed again.
-    meanwhile: Vec<Touched>,
+    meanwhile: Vec<ChangeScope>,
     counts: outcomes::Counts,
-    dirt: BTreeSet<Dirt>,
+    dirt: BTreeSet<WorkItem>,
     /// Whose members may be listeners of our own now, or no more.
-    dependents_to_replan: BTreeSet<Dependent>,
+    dependents_to_replan: BTreeSet<PoolOwner>,
     /// They are being looked at.
     replans_dependents: bool,
     /// Where owners may listen, and processes that are not ours do.
@@ -187,7 +187,7 @@ fn is_for_one(unit: &Unit) -> bool {
         Unit::Address(_)
             | Unit::DnsName(_)
             | Unit::Status(_)
-            | Unit::Hold(_)
+            | Unit::Finalizer(_)
             | Unit::LoadBalancer(Place::Cloud { .. }, _)
             | Unit::SecurityGroup { .. }
     )
@@ -262,13 +262,13 @@ impl World {
     }
 
     /// Learns one thing, and tells what has to be looked at again because of it.
-    pub fn apply(&mut self, change: Change) -> Vec<Dirt> {
+    pub fn apply(&mut self, change: Change) -> Vec<WorkItem> {
         self.learn(change);
         self.take_dirt()
     }
 
     /// What has to be looked at again by now.
-    fn take_dirt(&mut self) -> Vec<Dirt> {
+    fn take_dirt(&mut self) -> Vec<WorkItem> {
         self.refresh_orders();
         self.free_released();
         self.refresh_dns_names();
@@ -292,8 +292,8 @@ impl World {
     }
 
     /// The rules of this moment, for whoever asks about Services elsewhere.
-    pub fn uses(&self) -> Uses {
-        Uses { config: self.config.clone(), placements: self.placements.clone() }
+    pub fn uses(&self) -> UnitRules {
+        UnitRules { config: self.config.clone(), placements: self.placements.clone() }
     }
 
     /// One pool of a Unit, for a change of its members alone.
@@ -329,11 +329,11 @@ impl World {
                 }
                 self.settle();
             }
-            Change::Silent(host) => self.fall_silent(&host),
-            Change::Unreported(host, life) => self.note_unreported(&host, life),
-            Change::SetBack => self.begin_again(),
-            Change::NotAsked(Kind::Secret) => self.note_asked(false),
-            Change::NotAsked(kind) => self.announcing.note_refused(kind),
+            Change::HostSilent(host) => self.fall_silent(&host),
+            Change::HostUnreported(host, life) => self.note_unreported(&host, life),
+            Change::SourceRestored => self.begin_again(),
+            Change::NotWatched(Kind::Secret) => self.note_asked(false),
+            Change::NotWatched(kind) => self.announcing.note_refused(kind),
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => {
@@ -351,22 +351,22 @@ impl World {
                 self.lead(leads);
                 self.note_lead(leads);
             }
-            Change::Drains(drains) => self.drain(drains),
-            Change::Declared(addresses) => self.declare(addresses),
+            Change::HostDrains(drains) => self.drain(drains),
+            Change::DeclaredAddresses(addresses) => self.declare(addresses),
             Change::Weights(weights) => self.weigh(weights),
-            Change::Found(unit) => self.find(unit),
-            Change::Surveyed(there) => {
+            Change::FoundInCloud(unit) => self.find(unit),
+            Change::CloudInventory(there) => {
                 self.survey(&there);
                 self.note_listed(&there);
             }
             Change::OtherSigns(signs) => self.note_other_signs(signs),
             Change::Previewed(unit, steps) => self.note_preview(unit, steps),
-            Change::Ours(unit) => self.note_ours(&unit),
+            Change::AdoptedBefore(unit) => self.note_ours(&unit),
             Change::Deletions(seen) => self.recall_deletions(seen),
-            Change::Stands(unit, what) => self.stand(unit, what),
+            Change::PendingOn(unit, what) => self.stand(unit, what),
             Change::Replaced(unit, what) => self.replace(unit, what),
             Change::Drifted(unit) => {
-                self.dirt.insert(Dirt::Unit(unit));
+                self.dirt.insert(WorkItem::Unit(unit));
             }
             Change::Time(now) => self.age_all(now),
         }
@@ -461,38 +461,38 @@ impl World {
         }
     }
 
-    fn follow(&mut self, touched: Touched) {
+    fn follow(&mut self, touched: ChangeScope) {
         let Some(touched) = self.unless_settling(touched) else { return };
         match touched {
-            Touched::Nothing | Touched::Host => {}
-            Touched::Service(key) => self.refresh_service(&key),
-            Touched::Namespace(namespace) => {
+            ChangeScope::Nothing | ChangeScope::Host => {}
+            ChangeScope::Service(key) => self.refresh_service(&key),
+            ChangeScope::Namespace(namespace) => {
                 let of_namespace: Vec<ServiceKey> =
                     self.of_service.keys().filter(|key| key.namespace == namespace).cloned().collect();
                 for key in of_namespace {
                     self.refresh_service(&key);
                 }
             }
-            Touched::Name(name) => {
+            ChangeScope::Name(name) => {
                 for owner in self.unit_owners.get(&Unit::Name(name.clone())).cloned().unwrap_or_default() {
                     self.replan(&owner);
                 }
                 self.refresh_name_at_door(&name);
             }
-            Touched::Route(route) => self.refresh_route(&route),
-            Touched::Node(node) => self.refresh_nodes(&node),
-            Touched::Labels => self.select_anew(),
-            Touched::Members(dependents) => self.replan_dependents(dependents),
+            ChangeScope::Route(route) => self.refresh_route(&route),
+            ChangeScope::Node(node) => self.refresh_nodes(&node),
+            ChangeScope::Labels => self.select_anew(),
+            ChangeScope::Members(dependents) => self.replan_dependents(dependents),
         }
     }
 
-    fn regrant(&mut self, touched: ledger::Touched) {
+    fn regrant(&mut self, touched: ledger::LedgerChange) {
         for owner in touched.owners {
             self.replan(&owner);
         }
         if self.settled {
             self.freed.look_at(touched.addresses.iter().copied());
-            self.dirt.extend(touched.addresses.into_iter().map(|ip| Dirt::Unit(Unit::Address(ip))));
+            self.dirt.extend(touched.addresses.into_iter().map(|ip| WorkItem::Unit(Unit::Address(ip))));
         }
     }
 }

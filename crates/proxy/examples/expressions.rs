@@ -79,7 +79,7 @@ fn compare(name: &str, expression: impl Fn(usize) -> String, path: &str, rounds:
     let matches =
         texts.iter().map(|it| Match { path: Some(PathMatch::Regex(it.as_str().into())), ..Match::default() });
     let rule =
-        Arc::new(Rule { matches: matches.collect(), ..Rule::everything_to(owner, PoolId("members".into())) });
+        Arc::new(Rule { matches: matches.collect(), ..Rule::forward_all(owner, PoolId("members".into())) });
     let began = Instant::now();
     let routes = Routes::compile(&[rule]);
     let compiled = began.elapsed();

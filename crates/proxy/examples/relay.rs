@@ -7,8 +7,8 @@ use std::{error::Error, net::SocketAddr, sync::Arc};
 use seaway_model::{
     L4, LbKey, Listener, Member, Pool, PoolId,
     load_balancer::{
-        BackendProtocol, Balance, HealthCheck, HttpOptions, Limits, MemberState, Passive, PoolHttpOptions,
-        Protocol, Rule, Timeouts,
+        BackendProtocol, Balance, HealthCheck, HttpOptions, Limits, MemberState, PassiveHealthCheck,
+        PoolHttpOptions, Protocol, Rule, Timeouts,
     },
     name::Owner,
 };
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             port: at.port(),
             protocol: Protocol::Opaque,
             tls: None,
-            rules: vec![Rule::everything_to(owner.clone(), pool.clone()).into()],
+            rules: vec![Rule::forward_all(owner.clone(), pool.clone()).into()],
             http: HttpOptions::default(),
             sources: Vec::new(),
             denied: Vec::new(),
@@ -70,7 +70,7 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         balance: Balance::RoundRobin,
         affinity: None,
         health: Some(HealthCheck::default()),
-        passive: Some(Passive::default()),
+        passive: Some(PassiveHealthCheck::default()),
         slow_start: None,
         panic_threshold: 0,
         member_limit: None,

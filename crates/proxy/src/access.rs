@@ -26,15 +26,15 @@ use arc_swap::ArcSwapOption;
 use self::writer::Writer;
 pub(crate) use self::{
     buffer::LogBuffer,
-    connection::{ConnectionLine, Ending, RefusedClient},
-    line::{Line, Stamp},
+    connection::{ConnectionEnd, ConnectionLogLine, RefusedClient},
+    line::{LogTimestamp, RequestLogLine},
 };
 
 /// What is written of requests and connections, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    pub form: AccessForm,
-    pub to: AccessTo,
+    pub form: AccessLogFormat,
+    pub to: AccessLogTarget,
     /// One request, or connection, of so many.
     pub one_of: u32,
     /// Connections are logged, too, where they carry no requests.
@@ -44,7 +44,7 @@ pub struct AccessLog {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessForm {
+pub enum AccessLogFormat {
     /// As the first web servers wrote it (NCSA).
     Common,
     /// With the two fields that Apache adds to it.
@@ -54,7 +54,7 @@ pub enum AccessForm {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessTo {
+pub enum AccessLogTarget {
     StandardOutput,
     File(PathBuf),
 }
@@ -65,7 +65,7 @@ pub struct AccessLogError(#[from] std::io::Error);
 
 /// Workers ask it whether requests are logged, and where to send what they wrote.
 #[derive(Default)]
-pub(crate) struct Access {
+pub(crate) struct AccessLogger {
     sink: ArcSwapOption<AccessLogSink>,
     writer: Mutex<Option<Writer>>,
     /// Lines that were dropped.
@@ -87,7 +87,7 @@ pub(crate) struct LogBatch {
 
 /// One line of the log, of any kind.
 pub(crate) trait LogEntry {
-    fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>);
+    fn write(&self, form: AccessLogFormat, stamp: &mut LogTimestamp, out: &mut Vec<u8>);
 }
 
 impl AccessLog {
@@ -97,7 +97,7 @@ impl AccessLog {
     }
 }
 
-impl Access {
+impl AccessLogger {
     /// Logs requests there from now on. The same settings open the file again: one that was moved away is
     /// followed by a new one.
     pub(crate) fn write(&self, settings: Option<AccessLog>) -> Result<(), AccessLogError> {

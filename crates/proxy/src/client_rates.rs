@@ -38,7 +38,7 @@ const CLOCKS_DIFFER: u64 = 2 * SECOND;
 pub(crate) struct ClientRates {
     /// The standard library asks the kernel for the keys of its hash tables.
     keys: RandomState,
-    sets: OnceLock<Box<[Mutex<Set>]>>,
+    sets: OnceLock<Box<[Mutex<BucketSet>]>>,
 }
 
 /// By what a limit tells clients apart.
@@ -50,7 +50,7 @@ pub(crate) enum RateLimitKey<'a> {
 }
 
 #[derive(Default)]
-struct Set([Bucket; WAYS]);
+struct BucketSet([Bucket; WAYS]);
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
@@ -96,7 +96,7 @@ impl ClientRates {
     }
 }
 
-impl Set {
+impl BucketSet {
     /// The bucket of this client; a full one, if it has none.
     fn bucket(&mut self, tag: u64, now: u64) -> Option<&mut Bucket> {
         let known = self.0.iter().position(|it| it.tag == tag);

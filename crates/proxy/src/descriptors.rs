@@ -225,7 +225,7 @@ impl DescriptorShare {
         if admitted || !self.is_owned() {
             return true;
         }
-        if self.of.new_connections.is_news(now) {
+        if self.of.new_connections.should_report(now) {
             tracing::warn!(
                 load_balancer = ?self.load_balancer,
                 "the namespace of this load balancer has more than its share of the new connections per \

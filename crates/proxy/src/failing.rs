@@ -15,9 +15,9 @@ use seaway_model::{
     load_balancer::{CheckKind, HealthCheck},
 };
 use seaway_testkit::balancing;
-use seaway_watchdog::{Fault, Pace, Watchdog};
+use seaway_watchdog::{PartFailure, Watchdog, WatchdogTimings};
 
-use crate::{Health, Proxy, Settings, worker::Command};
+use crate::{Health, Proxy, Settings, worker::WorkerCommand};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const KEY: LbKey = LbKey::Whole;
@@ -27,18 +27,18 @@ fn proxy() -> Proxy {
 }
 
 /// Looks often; how long anything takes is not asserted.
-fn watchdog() -> (Watchdog, Receiver<Fault>) {
+fn watchdog() -> (Watchdog, Receiver<PartFailure>) {
     watchdog_that_waits(Duration::from_millis(400))
 }
 
-fn watchdog_that_waits(limit: Duration) -> (Watchdog, Receiver<Fault>) {
+fn watchdog_that_waits(limit: Duration) -> (Watchdog, Receiver<PartFailure>) {
     let (tell, told) = channel();
-    let pace = Pace { look: Duration::from_millis(20), limit };
+    let pace = WatchdogTimings { look: Duration::from_millis(20), limit };
     (Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).unwrap(), told)
 }
 
-fn fault(part: &str, hangs: bool) -> Fault {
-    Fault { part: part.into(), hangs }
+fn fault(part: &str, hangs: bool) -> PartFailure {
+    PartFailure { part: part.into(), hangs }
 }
 
 fn until(what: &str, mut met: impl FnMut() -> bool) {
@@ -51,7 +51,7 @@ fn until(what: &str, mut met: impl FnMut() -> bool) {
 
 /// Has a worker do this in its next turn.
 fn order(proxy: &Proxy, worker: usize, order: impl Fn() + Send + Sync + 'static) {
-    proxy.shared().workers[worker].post([Command::Do(Arc::new(order))]);
+    proxy.shared().workers[worker].post([WorkerCommand::Do(Arc::new(order))]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_prober_that_dies_begins_again_with_all_pools() {
     }
     socket2::SockRef::from(&listener).shutdown(std::net::Shutdown::Both).unwrap();
     until("the next prober finds out", || health(Health::Down));
-    assert_eq!((watchdog.fault(), told.try_recv().ok()), (None, None));
+    assert_eq!((watchdog.failure(), told.try_recv().ok()), (None, None));
 }
 
 #[test]

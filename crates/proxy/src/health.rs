@@ -17,7 +17,7 @@ pub(crate) mod fuzz;
 mod probe;
 mod registry;
 mod request_queue;
-mod rounds;
+mod scheduler;
 
 use std::{
     io,
@@ -26,11 +26,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
 use self::changes::HealthChange;
 pub(crate) use self::request_queue::RequestQueue;
-use self::{request_queue::Request, rounds::Rounds};
+use self::{request_queue::ProberRequest, scheduler::CheckScheduler};
 use crate::{running::RunningPool, sys::millis};
 
 /// Checks that are under way at once: enough for 20,000 members on a local network, few enough to leave
@@ -40,7 +40,7 @@ const MOST_OPEN: usize = 512;
 /// The one thread of a process that looks after members. Dropping it ends the thread.
 pub(crate) struct Prober {
     requests: Arc<RequestQueue>,
-    part: Part,
+    part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,7 +59,7 @@ impl Prober {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("prober".into()).spawn(move || {
             heartbeat.enter_thread();
-            match Rounds::new(rounds_desk.clone(), MOST_OPEN) {
+            match CheckScheduler::new(rounds_desk.clone(), MOST_OPEN) {
                 Ok(rounds) => {
                     let _ = tell.send(Ok(()));
                     keep_running(rounds, &rounds_desk, &pools, &heartbeat);
@@ -74,25 +74,25 @@ impl Prober {
     }
 
     /// For the watchdog.
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 
     /// A pool is new, changed or gone: the prober looks for itself.
     pub(crate) fn watch(&self, pool: &Arc<RunningPool>) {
         pool.report_to(|| self.requests.clone());
-        self.requests.ask(Request::Watch(pool.clone()));
+        self.requests.ask(ProberRequest::Watch(pool.clone()));
     }
 
     #[cfg(test)]
     pub(crate) fn make(&self, fail: impl FnOnce() + Send + 'static) {
-        self.requests.ask(Request::Do(Box::new(fail)));
+        self.requests.ask(ProberRequest::Do(Box::new(fail)));
     }
 }
 
 /// Runs until it is told to end. After a panic all pools are looked at from the start; members keep their state meanwhile.
 fn keep_running(
-    mut rounds: Rounds,
+    mut rounds: CheckScheduler,
     requests: &Arc<RequestQueue>,
     pools: &impl Fn() -> Vec<Arc<RunningPool>>,
     heartbeat: &Heartbeat,
@@ -111,11 +111,11 @@ fn keep_running(
             return tracing::error!("health checks: the prober keeps failing");
         }
         tracing::error!("health checks: the prober failed and is restarted");
-        rounds = match Rounds::new(requests.clone(), MOST_OPEN) {
+        rounds = match CheckScheduler::new(requests.clone(), MOST_OPEN) {
             Ok(rounds) => rounds,
             Err(error) => return tracing::error!(%error, "health checks: the prober cannot be restarted"),
         };
-        pools().into_iter().for_each(|pool| requests.ask(Request::Watch(pool)));
+        pools().into_iter().for_each(|pool| requests.ask(ProberRequest::Watch(pool)));
         // What was asked of the one before may have rung already.
         requests.bell.wake();
     }
@@ -124,7 +124,7 @@ fn keep_running(
 impl Drop for Prober {
     fn drop(&mut self) {
         self.requests.over.store(true, Relaxed);
-        self.requests.ask(Request::Stop);
+        self.requests.ask(ProberRequest::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

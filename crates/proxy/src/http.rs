@@ -3,27 +3,27 @@
 //! ```text
 //!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, worker_context.rs
 //!
-//!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
+//!   one task per client:   downstream.rs  PROXY header, TLS, which HTTP
 //!                            └ handshakes.rs   TLS handshakes, beside others who have much to do
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
 //!                            └ client_tls.rs  whether the connection is as the host asks
 //!                            └ guard.rs    who may ask, and how often
 //!                            └ credentials.rs, forward_auth.rs   which users, and whether another Service agrees
-//!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
+//!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (upstream_request.rs), or another
 //!                            └ relay.rs     its answer back to the client
-//!                          passing.rs     or what is not HTTP, as it is
-//!                                └ question.rs, heads.rs   what is changed on the way, there and back
+//!                          passthrough.rs or what is not HTTP, as it is
+//!                                └ request_head.rs, heads.rs   what is changed on the way, there and back
 //!                                └ compression.rs   whether the client gets it compressed
 //!                                └ grpc.rs    what calls of gRPC say of the member
-//!                                └ flow.rs    bodies, however they are framed
+//!                                └ body_relay.rs    bodies, however they are framed
 //!                                    └ gzip.rs    and compressed
 //!                                └ idle_connections.rs   those to members that wait for the next request
 //!                                    └ reuse.rs   whose request that may be
 //!                                └ h2_upstream.rs   connections of HTTP/2 to members, which requests share
 //!                                    └ switch.rs   other protocols in their streams
 //!                                └ body_pipe.rs   large ones, past our memory
-//!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs)
+//!   an end of an exchange:   transport.rs  a connection (stream.rs, session.rs)
 //!                            or a stream of one of HTTP/2 (h2_stream.rs, h2_connection.rs)
 //! ```
 //!
@@ -34,18 +34,15 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
-mod answer;
-mod arrival;
-mod ask;
-mod believed;
+mod access_record;
 mod body_pipe;
+mod body_relay;
 mod client_tls;
 mod compression;
 mod cors;
 mod credentials;
-mod end;
+mod downstream;
 mod exchange;
-mod flow;
 mod forward_auth;
 pub(crate) mod fuzz;
 mod grpc;
@@ -57,14 +54,14 @@ mod h2_upstream;
 mod handshakes;
 mod heads;
 mod idle_connections;
+mod idle_timeouts;
+mod local_reply;
 mod loop_marker;
 mod mirror;
-mod passing;
-mod question;
+mod passthrough;
 mod queue;
-mod quiet;
-mod record;
 mod relay;
+mod request_head;
 mod request_id;
 mod reuse;
 mod rules;
@@ -77,6 +74,9 @@ mod stream_inbox;
 mod streams;
 mod switch;
 mod task_state;
+mod transport;
+mod trusted_client;
+mod upstream_request;
 mod worker_context;
 
 use std::{
@@ -92,36 +92,39 @@ use seaway_model::L4;
 
 pub(crate) use self::loop_marker::LoopMarker;
 use self::{
-    handshakes::Computed,
+    handshakes::CompletedStep,
     task_state::TaskState,
-    worker_context::{Begun, Runnable, WorkerContext},
+    worker_context::{NewTask, Runnable, WorkerContext},
 };
 use crate::{
     access::RefusedClient,
     listening_sockets::{AcceptOutcome, AcceptedConnection},
-    running::{Refusal, RunningListener, WaiterId},
-    shared::Shared,
+    proxy_state::ProxyState,
+    running::{RefusalReason, RunningListener, WaiterId},
     sys::{self, Event},
-    worker::{Budget, Command, FairnessKey, Kind, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{
+        Budget, EventSource, FairnessKey, Kind, LoopIteration, Slab, TimerLink, TimerWheel, Token,
+        WorkerCommand,
+    },
 };
 
 pub(crate) struct Http {
     context: Rc<WorkerContext>,
     tasks: Slab<Task>,
-    wheel: Wheel,
+    wheel: TimerWheel,
 }
 
 struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
     task_state: Rc<TaskState>,
-    link: Link,
+    link: TimerLink,
     /// When the wheel looks at it.
     due: u64,
 }
 
 impl Http {
-    pub(crate) fn new(turn: &Turn) -> Http {
-        Http { context: WorkerContext::new(turn), tasks: Slab::default(), wheel: Wheel::new(turn.now) }
+    pub(crate) fn new(turn: &LoopIteration) -> Http {
+        Http { context: WorkerContext::new(turn), tasks: Slab::default(), wheel: TimerWheel::new(turn.now) }
     }
 
     /// Something was too much for the turn before.
@@ -130,7 +133,7 @@ impl Http {
     }
 
     /// At once, or among the others who have much to do.
-    fn come(&mut self, token: Token, turn: &mut Turn) {
+    fn come(&mut self, token: Token, turn: &mut LoopIteration) {
         let fairness_key = self.context.listening().fairness_key(token);
         let Some(fairness_key) = fairness_key else { return };
         if !turn.must_wait(fairness_key) {
@@ -141,7 +144,7 @@ impl Http {
         }
     }
 
-    fn happen(&mut self, index: u32, turn: &mut Turn) {
+    fn happen(&mut self, index: u32, turn: &mut LoopIteration) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         if !turn.must_wait(task.task_state.fairness_key()) {
             return self.run(index);
@@ -155,7 +158,7 @@ impl Http {
         }
     }
 
-    fn accept(&mut self, token: Token, turn: &mut Turn) {
+    fn accept(&mut self, token: Token, turn: &mut LoopIteration) {
         let burst = self.context.listening().burst(token, turn);
         for _ in 0..burst {
             if !self.admit(token.index(), turn) {
@@ -164,7 +167,7 @@ impl Http {
         }
     }
 
-    fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
+    fn admit(&mut self, listening_socket: u32, turn: &mut LoopIteration) -> bool {
         let admission = self.context.listening().admit(listening_socket, turn);
         match admission {
             AcceptOutcome::None => return false,
@@ -174,31 +177,36 @@ impl Http {
         true
     }
 
-    fn start_connection(&mut self, accepted: AcceptedConnection, turn: &Turn) {
+    fn start_connection(&mut self, accepted: AcceptedConnection, turn: &LoopIteration) {
         if turn.shared.memory.is_far_beyond() {
             turn_away(&accepted, &turn.shared);
             let AcceptedConnection { peer, listener, .. } = accepted;
-            return self.context.turned_away(&RefusedClient { peer, listener, why: Refusal::Resources });
+            return self.context.turned_away(&RefusedClient {
+                peer,
+                listener,
+                why: RefusalReason::Resources,
+            });
         }
         let task_state =
             Rc::new(TaskState::new(Some(accepted.listener.clone()), turn.now).passed(accepted.passes));
-        let future = Box::pin(arrival::serve_connection(self.context.clone(), task_state.clone(), accepted));
+        let future =
+            Box::pin(downstream::serve_connection(self.context.clone(), task_state.clone(), accepted));
         // It registers its stream, and awaits the first bytes.
         self.begin((task_state, future));
     }
 
-    fn begin(&mut self, (task_state, future): Begun) {
+    fn begin(&mut self, (task_state, future): NewTask) {
         let index = self.tasks.next().0;
         task_state.set_index(index);
-        self.tasks.insert(Task { future, task_state, link: Link::default(), due: u64::MAX });
+        self.tasks.insert(Task { future, task_state, link: TimerLink::default(), due: u64::MAX });
         self.run(index);
     }
 
     /// Lets tasks go on that others have woken, and those that others have begun. Where they are too many, the rest goes
     /// on in later turns, as is fair, and what is woken by new events goes first: thousands of streams that begin or end at
     /// once delay nobody else.
-    fn run_runnable(&mut self, turn: &mut Turn) {
-        self.context.come_to(turn);
+    fn run_runnable(&mut self, turn: &mut LoopIteration) {
+        self.context.begin_turn(turn);
         if !turn.is_contended() {
             let mut fresh = Budget::of(MOST_IN_A_TURN);
             while fresh.is_left()
@@ -227,7 +235,7 @@ impl Http {
         while older.is_left()
             && let Some((fairness_key, runnable)) = self.context.next_of_backlog()
         {
-            self.go_on_as(fairness_key, runnable, turn);
+            self.dispatch_for(fairness_key, runnable, turn);
             match is_contended {
                 true => self.context.charge(fairness_key, older.spend_time()),
                 // A single one is charged nothing: reading the clock costs as much as a short task.
@@ -241,15 +249,15 @@ impl Http {
         }
     }
 
-    fn has_computed(&self, computed: Option<Computed>) {
-        let Some(Computed { of, took, is_awaited }) = computed else { return };
+    fn has_computed(&self, computed: Option<CompletedStep>) {
+        let Some(CompletedStep { of, took, is_awaited }) = computed else { return };
         self.context.charge(of.fairness_key(), took);
         if is_awaited {
             self.context.wake(&of);
         }
     }
 
-    fn go_on_as(&mut self, fairness_key: FairnessKey, runnable: Runnable, turn: &mut Turn) {
+    fn dispatch_for(&mut self, fairness_key: FairnessKey, runnable: Runnable, turn: &mut LoopIteration) {
         match runnable {
             Runnable::ListeningSocket(token)
                 if self.context.listening().is_secure(token)
@@ -261,7 +269,7 @@ impl Http {
         }
     }
 
-    fn go_on(&mut self, runnable: Runnable, turn: &mut Turn) {
+    fn go_on(&mut self, runnable: Runnable, turn: &mut LoopIteration) {
         match runnable {
             Runnable::Woken(index) => self.run(index),
             Runnable::Begun(task) => self.begin(task),
@@ -269,7 +277,7 @@ impl Http {
         }
     }
 
-    fn run_unfinished(&mut self, turn: &mut Turn) {
+    fn run_unfinished(&mut self, turn: &mut LoopIteration) {
         // Those that run may have more to do again, in the next turn.
         let mut budget = Budget::of(self.context.unfinished());
         while budget.is_left()
@@ -308,11 +316,15 @@ impl Http {
         self.wheel.drop(index, links(&mut self.tasks));
         if self.tasks.remove(index).is_some() {
             self.context.leave();
-            self.context.listening().somebody_left(self.context.now());
+            self.context.listening().connection_closed(self.context.now());
         }
     }
 
-    fn accept_pending_and_close(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
+    fn accept_pending_and_close(
+        &mut self,
+        turn: &mut LoopIteration,
+        which: impl Fn(&Arc<RunningListener>) -> bool,
+    ) {
         let listening = self.context.listening().of(which);
         for index in listening {
             while self.admit(index, turn) {}
@@ -376,9 +388,9 @@ impl Http {
 const MOST_IN_A_TURN: usize = 64;
 
 /// Nothing is held for a client that came when too much was held already.
-fn turn_away(accepted: &AcceptedConnection, shared: &Shared) {
+fn turn_away(accepted: &AcceptedConnection, shared: &ProxyState) {
     shared.memory.refused.fetch_add(1, Relaxed);
-    accepted.listener.refuse(Refusal::Resources);
+    accepted.listener.refuse(RefusalReason::Resources);
     accepted.listener.leave();
     shared.connection_ended();
     // If it fails the client sees an end instead of a reset.
@@ -386,7 +398,7 @@ fn turn_away(accepted: &AcceptedConnection, shared: &Shared) {
 }
 
 /// How the wheel reaches the links of tasks.
-fn links(tasks: &mut Slab<Task>) -> impl FnMut(u32, &mut dyn FnMut(&mut Link)) {
+fn links(tasks: &mut Slab<Task>) -> impl FnMut(u32, &mut dyn FnMut(&mut TimerLink)) {
     |index, change| {
         if let Some(task) = tasks.get_mut(index) {
             change(&mut task.link);
@@ -400,9 +412,9 @@ impl Drop for Http {
     }
 }
 
-impl Source for Http {
-    fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
-        self.context.come_to(turn);
+impl EventSource for Http {
+    fn event(&mut self, token: Token, event: Event, turn: &mut LoopIteration) {
+        self.context.begin_turn(turn);
         if token.kind() == Kind::HttpListener {
             return self.come(token, turn);
         }
@@ -412,24 +424,28 @@ impl Source for Http {
         }
     }
 
-    fn command(&mut self, command: &Command, turn: &mut Turn) {
-        self.context.come_to(turn);
+    fn command(&mut self, command: &WorkerCommand, turn: &mut LoopIteration) {
+        self.context.begin_turn(turn);
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.needs_parsing() => {
+            WorkerCommand::Open(listener, socket)
+                if listener.id.l4 == L4::Tcp && listener.needs_parsing() =>
+            {
                 self.context.listening().open(listener.clone(), socket.clone(), turn);
             }
-            Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),
-            Command::Relinquish => self.context.listening().leave(turn),
-            Command::StopAccepting(_) => {
+            WorkerCommand::Close(listener) => {
+                self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener))
+            }
+            WorkerCommand::Relinquish => self.context.listening().leave(turn),
+            WorkerCommand::StopAccepting(_) => {
                 self.context.stop();
                 self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true);
             }
-            Command::SweepAt(at) => {
+            WorkerCommand::SweepAt(at) => {
                 self.context.sweeps().at(*at);
                 self.context.forget_gone();
             }
-            Command::WakeWaiter(WaiterId::Task(index)) => self.happen(*index, turn),
-            Command::Cut => {
+            WorkerCommand::WakeWaiter(WaiterId::Task(index)) => self.happen(*index, turn),
+            WorkerCommand::Cut => {
                 for index in self.tasks.indexes() {
                     self.end(index);
                 }
@@ -441,7 +457,7 @@ impl Source for Http {
         }
     }
 
-    fn tick(&mut self, turn: &mut Turn) {
+    fn tick(&mut self, turn: &mut LoopIteration) {
         self.context.go_on(turn);
         let computed = self.context.handshakes.collect();
         self.has_computed(computed);

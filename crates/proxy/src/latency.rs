@@ -10,13 +10,13 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use seaway_model::latency::{Histogram, LATENCY_BUCKETS, Latencies as Told};
+use seaway_model::latency::{Histogram, LATENCY_BUCKETS, Latencies as Histograms};
 
 use crate::sys;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum LatencyKind {
     /// Until a connection to a member is open, TLS and a PROXY header included.
     Connect,
     /// From the end of a request's head until the final head of the answer; of TCP from the client's connection until
@@ -28,35 +28,35 @@ pub(crate) enum Span {
 
 /// When something began that is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Started(u64);
+pub(crate) struct Stopwatch(u64);
 
-impl Started {
+impl Stopwatch {
     /// Nothing is measured.
-    pub(crate) const NEVER: Started = Started(0);
+    pub(crate) const NEVER: Stopwatch = Stopwatch(0);
 
-    pub(crate) fn now() -> Started {
-        Started(sys::micros())
+    pub(crate) fn now() -> Stopwatch {
+        Stopwatch(sys::micros())
     }
 
     /// In microseconds, if it is measured.
     pub(crate) fn took(self) -> Option<u64> {
-        (self != Started::NEVER).then(|| sys::micros().saturating_sub(self.0))
+        (self != Stopwatch::NEVER).then(|| sys::micros().saturating_sub(self.0))
     }
 }
 
 /// Of one pool.
 #[derive(Default)]
 pub(crate) struct Latencies {
-    by_worker: OnceLock<Box<[OfWorker]>>,
+    by_worker: OnceLock<Box<[WorkerHistograms]>>,
 }
 
 /// Two workers never write to one cache line.
 #[derive(Default)]
 #[repr(align(64))]
-struct OfWorker([Cells; 3]);
+struct WorkerHistograms([AtomicHistogram; 3]);
 
 #[derive(Default)]
-struct Cells {
+struct AtomicHistogram {
     buckets: [AtomicU64; LATENCY_BUCKETS],
     sum: AtomicU64,
 }
@@ -69,8 +69,9 @@ pub(crate) struct WorkerNumber {
 }
 
 impl Latencies {
-    pub(crate) fn add(&self, worker: WorkerNumber, span: Span, micros: u64) {
-        let all = self.by_worker.get_or_init(|| (0..worker.of).map(|_| OfWorker::default()).collect());
+    pub(crate) fn add(&self, worker: WorkerNumber, span: LatencyKind, micros: u64) {
+        let all =
+            self.by_worker.get_or_init(|| (0..worker.of).map(|_| WorkerHistograms::default()).collect());
         let Some(cells) = all.get(worker.index).and_then(|it| it.0.get(span as usize)) else { return };
         let bucket = cells.buckets.get(Histogram::bucket_of(micros));
         for (cell, more) in bucket.into_iter().map(|it| (it, 1)).chain([(&cells.sum, micros)]) {
@@ -80,9 +81,9 @@ impl Latencies {
     }
 
     /// `None`: nothing was measured yet.
-    pub(crate) fn told(&self) -> Option<Told> {
+    pub(crate) fn histograms(&self) -> Option<Histograms> {
         let all = self.by_worker.get()?;
-        let of = |span: Span| {
+        let of = |span: LatencyKind| {
             let mut sum = Histogram::default();
             for cells in all.iter().filter_map(|it| it.0.get(span as usize)) {
                 sum.sum = sum.sum.wrapping_add(cells.sum.load(Relaxed));
@@ -92,7 +93,11 @@ impl Latencies {
             }
             sum
         };
-        Some(Told { connect: of(Span::Connect), first_byte: of(Span::FirstByte), request: of(Span::Request) })
+        Some(Histograms {
+            connect: of(LatencyKind::Connect),
+            first_byte: of(LatencyKind::FirstByte),
+            request: of(LatencyKind::Request),
+        })
     }
 }
 
@@ -103,18 +108,18 @@ mod tests {
     #[test]
     fn what_several_workers_measured_is_told_as_one_by_upper_bounds() {
         let latencies = Latencies::default();
-        assert_eq!(latencies.told(), None);
+        assert_eq!(latencies.histograms(), None);
         for (index, span, micros) in [
-            (0, Span::Connect, 0),
-            (1, Span::Connect, 500),
-            (1, Span::Connect, 501),
-            (0, Span::Request, 60_000_001),
+            (0, LatencyKind::Connect, 0),
+            (1, LatencyKind::Connect, 500),
+            (1, LatencyKind::Connect, 501),
+            (0, LatencyKind::Request, 60_000_001),
             // Of a worker that cannot be: it counts nowhere.
-            (2, Span::Request, 1),
+            (2, LatencyKind::Request, 1),
         ] {
             latencies.add(WorkerNumber { index, of: 2 }, span, micros);
         }
-        let told = latencies.told().expect("it was measured");
+        let told = latencies.histograms().expect("it was measured");
         assert_eq!((told.connect.buckets[..3].to_vec(), told.connect.sum), (vec![2, 1, 0], 1_001));
         assert_eq!(told.first_byte, Histogram::default());
         assert_eq!((told.request.buckets[LATENCY_BUCKETS - 1], told.request.sum), (1, 60_000_001));
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn nothing_is_measured_that_did_not_begin() {
-        assert_eq!(Started::NEVER.took(), None);
-        assert!(Started::now().took().is_some());
+        assert_eq!(Stopwatch::NEVER.took(), None);
+        assert!(Stopwatch::now().took().is_some());
     }
 }

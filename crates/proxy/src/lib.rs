@@ -27,7 +27,7 @@
 //!
 //! # Another kind of source in a worker
 //!
-//! A worker (`worker.rs`) has a field for every kind of source; each implements `worker::Source`, as `tcp` and `udp`
+//! A worker (`worker.rs`) has a field for every kind of source; each implements `worker::EventSource`, as `tcp` and `udp`
 //! do. What a further one has to know:
 //!
 //! - Descriptors go into `turn.epoll` under a `Token` of its own `Kind`, with an index and a generation (from a
@@ -36,9 +36,9 @@
 //!   `Close` names the listener by its `Arc`, `SweepAt` says when a drain ends: then whatever is on a member with
 //!   `draining_since()`, or came through a listener with `closed_at()`, longer ago than `timeouts.drain`, is ended.
 //! - `tick` comes after the events of a turn, and at the latest after `patience`. The time is `turn.now`; deadlines go
-//!   into a `worker::Wheel`.
+//!   into a `worker::TimerWheel`.
 //! - `listener.config().pool(…)` gives the pool for a newcomer, `pool.choose(…)` the member, with a
-//!   `seaway_snapshot::Cursor` per pool and worker. `engage`/`disengage` count what is open on it, `pool.failed` and
+//!   `seaway_snapshot::Cursor` per pool and worker. `begin_connection`/`end_connection` count what is open on it, `pool.failed` and
 //!   `member.served` feed passive ejection, `listener.enter`/`leave`/`refuse` the limits.
 //! - System calls live below `sys`, and `unsafe` nowhere else.
 //!
@@ -64,9 +64,9 @@ mod own_sockets;
 mod passwords;
 mod pipes;
 mod proxy;
+mod proxy_state;
 mod reach;
 mod running;
-mod shared;
 mod statistics;
 mod sys;
 mod takeover;
@@ -75,18 +75,18 @@ mod tls;
 mod udp;
 mod worker;
 
-pub use access::{AccessForm, AccessLog, AccessLogError, AccessTo};
+pub use access::{AccessLog, AccessLogError, AccessLogFormat, AccessLogTarget};
 pub use memory::MemoryLimits;
 pub use open::{OWN_PROCESS, OpenError, SteerError};
-pub use proxy::{Drained, Proxy, Running, Settings, StartError};
-pub use running::{Health, HealthHistory, Refusal};
-pub use seaway_snapshot::Standing;
+pub use proxy::{DrainResult, Proxy, RunningLoadBalancer, Settings, StartError};
+pub use running::{Health, HealthHistory, RefusalReason};
+pub use seaway_snapshot::MemberAvailability;
 pub use statistics::{
     ListenerStatistics, MemberStatistics, MemoryStatistics, PoolStatistics, Statistics, Traffic,
 };
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{
-    ANSWERS_WITHIN, HandOver, Introduction, Predecessor, STOPS_WITHIN, TakeOverError, TakenOver, Turn, take,
-    take_as,
+    ANSWERS_WITHIN, HandoverListener, HandoverPhase, Introduction, Predecessor, STOPS_WITHIN, Takeover,
+    TakeoverError, take, take_as,
 };
 pub use tls::{KeyError, look_at, look_at_authorities, shows_validation};

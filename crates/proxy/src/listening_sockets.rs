@@ -12,10 +12,10 @@ use std::{
 use crate::{
     access::RefusedClient,
     own_sockets::MOST_PASSES,
-    running::{Refusal, RunningListener},
-    shared::Shared,
+    proxy_state::ProxyState,
+    running::{RefusalReason, RunningListener},
     sys::{self, KernelAddress},
-    worker::{FairnessKey, Kind, Slab, Token, Turn},
+    worker::{FairnessKey, Kind, LoopIteration, Slab, Token},
 };
 
 pub(crate) struct ListeningSockets {
@@ -78,7 +78,12 @@ impl ListeningSockets {
         }
     }
 
-    pub(crate) fn open(&mut self, listener: Arc<RunningListener>, socket: Arc<OwnedFd>, turn: &mut Turn) {
+    pub(crate) fn open(
+        &mut self,
+        listener: Arc<RunningListener>,
+        socket: Arc<OwnedFd>,
+        turn: &mut LoopIteration,
+    ) {
         let (index, generation) = self.listening.next();
         let token = Token::new(self.kind, index, generation);
         self.spare_for.get_or_insert_with(|| listener.at.into());
@@ -98,7 +103,7 @@ impl ListeningSockets {
         indexes
     }
 
-    pub(crate) fn close(&mut self, index: u32, turn: &mut Turn) {
+    pub(crate) fn close(&mut self, index: u32, turn: &mut LoopIteration) {
         if let Some(listening_socket) = self.listening.remove(index) {
             // Others may hold the socket, so that closing ours would not end the watch.
             let _ = turn.epoll.forget(listening_socket.socket.as_fd());
@@ -106,7 +111,7 @@ impl ListeningSockets {
     }
 
     /// All of them: who waits there from now on is a successor's, which has the same queues.
-    pub(crate) fn leave(&mut self, turn: &mut Turn) {
+    pub(crate) fn leave(&mut self, turn: &mut LoopIteration) {
         for index in self.listening.indexes() {
             self.close(index, turn);
         }
@@ -133,7 +138,7 @@ impl ListeningSockets {
     }
 
     /// Its clients wait in the kernel until [`ListeningSockets::let_go`]: an event in every turn would keep the worker busy.
-    pub(crate) fn hold(&mut self, token: Token, turn: &Turn) {
+    pub(crate) fn hold(&mut self, token: Token, turn: &LoopIteration) {
         if let Some(listening_socket) = self.listening.of_generation(token.index(), token.generation()) {
             listening_socket.waits = false;
             if let Err(error) = turn.epoll.pause(listening_socket.socket.as_fd(), token.into()) {
@@ -142,7 +147,7 @@ impl ListeningSockets {
         }
     }
 
-    pub(crate) fn let_go(&mut self, token: Token, turn: &Turn) {
+    pub(crate) fn let_go(&mut self, token: Token, turn: &LoopIteration) {
         if let Some(listening_socket) = self.listening.of_generation(token.index(), token.generation())
             && let Err(error) = turn.epoll.resume(listening_socket.socket.as_fd(), token.into())
         {
@@ -151,7 +156,7 @@ impl ListeningSockets {
     }
 
     /// How many may come in now.
-    pub(crate) fn burst(&mut self, token: Token, turn: &Turn) -> u32 {
+    pub(crate) fn burst(&mut self, token: Token, turn: &LoopIteration) -> u32 {
         let Some(listening_socket) = self.listening.of_generation(token.index(), token.generation()) else {
             return 0;
         };
@@ -164,7 +169,7 @@ impl ListeningSockets {
         listening_socket.burst
     }
 
-    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> AcceptOutcome {
+    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut LoopIteration) -> AcceptOutcome {
         if turn.shared.descriptors.are_scarce() {
             turn.shared.report_scarcity();
             self.shut(listening_socket, turn);
@@ -199,13 +204,13 @@ impl ListeningSockets {
         // Requests share connections: first their marks tell, and they can be told why.
         let most_passes = if self.kind == Kind::HttpListener { 2 * MOST_PASSES } else { MOST_PASSES };
         let refusal = if !trusted && !config.admits(peer.ip()) {
-            Some(Refusal::Source)
+            Some(RefusalReason::Source)
         } else if passes >= most_passes {
             turn.shared.report_loop(listener.at);
-            Some(Refusal::Loop)
+            Some(RefusalReason::Loop)
         } else if self.kind == Kind::Listener && turn.shared.memory.is_group_nearly_full() {
             turn.shared.memory.refused.fetch_add(1, Relaxed);
-            Some(Refusal::Resources)
+            Some(RefusalReason::Resources)
         } else {
             listener.enter(&config, turn.now).err()
         };
@@ -221,13 +226,13 @@ impl ListeningSockets {
         AcceptOutcome::Accepted(AcceptedConnection { fd, peer, listener, trusted, passes })
     }
 
-    pub(crate) fn somebody_left(&mut self, now: u64) {
+    pub(crate) fn connection_closed(&mut self, now: u64) {
         if !self.shut.is_empty() {
             self.reopen_at = now;
         }
     }
 
-    pub(crate) fn tick(&mut self, turn: &mut Turn) {
+    pub(crate) fn tick(&mut self, turn: &mut LoopIteration) {
         if self.shut.is_empty() || turn.now < self.reopen_at {
             return;
         }
@@ -245,7 +250,7 @@ impl ListeningSockets {
         (!self.shut.is_empty()).then(|| self.reopen_at.saturating_sub(now))
     }
 
-    fn shut(&mut self, index: u32, turn: &Turn) {
+    fn shut(&mut self, index: u32, turn: &LoopIteration) {
         let generation = self.listening.generation(index);
         let Some(listening_socket) = self.listening.get_mut(index) else { return };
         let token = Token::new(self.kind, index, generation);
@@ -256,7 +261,7 @@ impl ListeningSockets {
     }
 
     /// Whether a newcomer could be given a second descriptor.
-    fn has_spare(&mut self, shared: &Shared) -> bool {
+    fn has_spare(&mut self, shared: &ProxyState) -> bool {
         if let (None, Some(family_of)) = (&self.spare, &self.spare_for) {
             match sys::stream_socket(family_of) {
                 Ok(spare) => self.spare = Some(spare),
@@ -303,8 +308,8 @@ mod tests {
         let config = LoadBalancerState::default().listener_config(&LbKey::Whole, planned.clone(), None);
         let listener = Arc::new(RunningListener::new(LbKey::Whole, at, planned.id(), config));
         let epoll = Arc::new(Epoll::new().unwrap());
-        let shared = Arc::new(Shared::new(vec![Arc::new(Mailbox::new().unwrap())]));
-        let mut turn = Turn::new(0, epoll.clone(), Box::default(), shared);
+        let shared = Arc::new(ProxyState::new(vec![Arc::new(Mailbox::new().unwrap())]));
+        let mut turn = LoopIteration::new(0, epoll.clone(), Box::default(), shared);
         let mut listening = ListeningSockets::new(Kind::HttpListener);
         listening.open(listener, Arc::new(socket.into()), &mut turn);
         let _client = TcpStream::connect(at).unwrap();

@@ -13,13 +13,13 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod available;
+mod cgroups;
 mod connection;
-mod groups;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use cgroups::{Cgroups, MemoryPressure};
 pub(crate) use connection::{ConnectionMemory, Reservation, WorkerMemory};
-use groups::{Cgroups, Shortage};
 
 /// How much clients may make this process hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) struct MemoryBudget {
     /// A thread gives memory back.
     is_trimming: AtomicBool,
     groups: Cgroups,
-    /// A [`Shortage`], as of the last look at the groups.
+    /// A [`MemoryPressure`], as of the last look at the groups.
     shortage: AtomicU8,
     /// Before that nobody looks at them again, in milliseconds.
     looks_at: AtomicU64,
@@ -82,7 +82,7 @@ impl MemoryBudget {
             free_since: AtomicU64::new(0),
             is_trimming: AtomicBool::new(false),
             groups: Cgroups::of_this_process(),
-            shortage: AtomicU8::new(Shortage::None as u8),
+            shortage: AtomicU8::new(MemoryPressure::None as u8),
             looks_at: AtomicU64::new(0),
             short_at: AtomicU64::new(0),
         };
@@ -128,14 +128,14 @@ impl MemoryBudget {
 
     /// The kernel holds too much, for whomever: what takes buffers of sockets alone is refused, too.
     pub(crate) fn is_group_nearly_full(&self) -> bool {
-        self.shortage.load(Relaxed) >= Shortage::Near as u8
+        self.shortage.load(Relaxed) >= MemoryPressure::Near as u8
     }
 
     /// New connections are refused, too: those that are answered with a refusal cost something themselves.
     pub(crate) fn is_far_beyond(&self) -> bool {
         let limit = self.limit.load(Relaxed);
         self.held.load(Relaxed) >= limit.saturating_add(limit / 8)
-            || self.shortage.load(Relaxed) >= Shortage::AtHand as u8
+            || self.shortage.load(Relaxed) >= MemoryPressure::AtHand as u8
     }
 
     /// Before newcomers are let in: how near the control groups are to their limits, if the last look was long ago.
@@ -148,7 +148,7 @@ impl MemoryBudget {
         }
         let shortage = self.groups.shortage();
         self.shortage.store(shortage as u8, Relaxed);
-        if shortage == Shortage::None {
+        if shortage == MemoryPressure::None {
             return;
         }
         let before = self.short_at.swap(now.max(1), Relaxed);

@@ -54,7 +54,7 @@ impl NewConnectionLimiter {
     }
 
     /// Whether to report that connections are refused.
-    pub(crate) fn is_news(&self, now: u64) -> bool {
+    pub(crate) fn should_report(&self, now: u64) -> bool {
         let before = self.reported_at.swap(now, Relaxed);
         before == 0 || now.saturating_sub(before) > EPISODE
     }

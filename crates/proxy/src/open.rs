@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Conflict, Process, Sockets, Steering, WantedSocket};
+use seaway_announce::{Conflict, Process, SocketDiagnostics, Steering, WantedSocket};
 use seaway_model::L4;
 
 use crate::sys::{self, KernelAddress};
@@ -78,7 +78,7 @@ type SocketKey = (SocketAddr, L4);
 
 /// Sockets that are about to be closed by the workers.
 #[derive(Default)]
-pub(crate) struct Closing(Mutex<HashMap<SocketKey, Vec<Weak<OwnedFd>>>>);
+pub(crate) struct ClosingSockets(Mutex<HashMap<SocketKey, Vec<Weak<OwnedFd>>>>);
 
 /// Our sockets on 0.0.0.0 or [::], for as long as they are open.
 #[derive(Default)]
@@ -110,7 +110,7 @@ const TURN: Duration = Duration::from_millis(500);
 /// The kernel closes a socket within this, also where its thread waits for a processor.
 const CLOSES: Duration = Duration::from_millis(50);
 
-impl Closing {
+impl ClosingSockets {
     pub(crate) fn add(&self, at: SocketAddr, l4: L4, sockets: &[Arc<OwnedFd>]) {
         let mut closing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         closing.retain(|_, sockets| sockets.iter().any(|socket| socket.strong_count() > 0));
@@ -299,7 +299,7 @@ fn only_ours(at: SocketAddr, protocol: L4) -> bool {
 }
 
 fn conflicts(at: SocketAddr, protocol: L4) -> Result<Vec<Conflict>, seaway_announce::Error> {
-    Sockets::open()?.conflicts(&[WantedSocket { at, protocol }], &Default::default())
+    SocketDiagnostics::open()?.conflicts(&[WantedSocket { at, protocol }], &Default::default())
 }
 
 /// Who has it, as far as the kernel tells.
@@ -374,7 +374,7 @@ mod tests {
         past(0).expect("opened");
         // What the operator names, too.
         past(19_345).expect("nobody has said so");
-        steering.reserve(ReservedPorts::with(vec![19_345..=19_345]));
+        steering.reserve(ReservedPorts::with_additional(vec![19_345..=19_345]));
         assert!(matches!(past(19_345), Err(OpenError::Reserved { .. })));
         let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("bound");
         let port = taken.local_addr().expect("bound").port();

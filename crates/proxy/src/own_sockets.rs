@@ -65,7 +65,7 @@ pub(crate) struct OwnSocket {
 }
 
 /// A member that was connected to, as long as it is there.
-pub(crate) struct Target {
+pub(crate) struct RegisteredMember {
     sockets: Arc<OwnSockets>,
     at: SocketAddr,
 }
@@ -93,13 +93,13 @@ impl OwnSockets {
     }
 
     /// A member is about to be connected to for the first time.
-    pub(crate) fn target(self: &Arc<OwnSockets>, at: SocketAddr) -> Target {
+    pub(crate) fn target(self: &Arc<OwnSockets>, at: SocketAddr) -> RegisteredMember {
         let at = plain(at);
         let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
         let count = targets.entry(at).or_default();
         *count = count.saturating_add(1);
         drop(targets);
-        Target { sockets: self.clone(), at }
+        RegisteredMember { sockets: self.clone(), at }
     }
 
     fn note(
@@ -193,7 +193,7 @@ impl Drop for OwnSocket {
     }
 }
 
-impl Drop for Target {
+impl Drop for RegisteredMember {
     fn drop(&mut self) {
         let mut targets = self.sockets.targets.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = targets.get_mut(&self.at) {

@@ -42,7 +42,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use self::queue::Queue;
 use crate::{
     running::WaiterId,
-    worker::{Command, Mailbox},
+    worker::{Mailbox, WorkerCommand},
 };
 
 /// Of the whole process.
@@ -54,7 +54,7 @@ pub(crate) struct Passwords {
 }
 
 /// What is to be verified.
-pub(crate) struct Attempt<'a> {
+pub(crate) struct PasswordAttempt<'a> {
     pub(crate) auth: &'a BasicAuth,
     pub(crate) name: &'a [u8],
     pub(crate) password: &'a [u8],
@@ -94,7 +94,7 @@ const RIGHT: u8 = 1;
 const WRONG: u8 = 2;
 
 impl Passwords {
-    pub(crate) fn verify(&self, attempt: &Attempt<'_>, waiter: impl FnOnce() -> Waiter) -> Verdict {
+    pub(crate) fn verify(&self, attempt: &PasswordAttempt<'_>, waiter: impl FnOnce() -> Waiter) -> Verdict {
         let Some(users) = &attempt.auth.users else { return Verdict::Busy };
         let own = users.0.get(attempt.name);
         // Somebody's, so that it takes as long.
@@ -149,7 +149,7 @@ impl Verification {
         self.state.store(if is_right { RIGHT } else { WRONG }, SeqCst);
         let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
         for waiter in waiters {
-            waiter.mailbox.post([Command::WakeWaiter(WaiterId::Task(waiter.task))]);
+            waiter.mailbox.post([WorkerCommand::WakeWaiter(WaiterId::Task(waiter.task))]);
         }
     }
 }
@@ -172,7 +172,7 @@ fn matches(hash: &PasswordHash, password: &[u8]) -> bool {
 }
 
 /// Nobody who does not know the key can tell which two attempts have the same.
-fn fingerprint(key: &hmac::Key, attempt: &Attempt<'_>, hash: &PasswordHash, is_own: bool) -> u128 {
+fn fingerprint(key: &hmac::Key, attempt: &PasswordAttempt<'_>, hash: &PasswordHash, is_own: bool) -> u128 {
     let mut context = hmac::Context::with_key(key);
     let mut put = |part: &[u8]| {
         context.update(&(part.len() as u64).to_le_bytes());

@@ -18,7 +18,7 @@ use seaway_model::{
     L4, LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, config::ReservedPorts,
     load_balancer::Certificate,
 };
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 
 use crate::{
     access::{AccessLog, AccessLogError},
@@ -26,12 +26,12 @@ use crate::{
     health::Prober,
     memory::MemoryLimits,
     open::{self, OpenError},
+    proxy_state::ProxyState,
     running::{self, LoadBalancerState, RunningListener},
-    shared::Shared,
     statistics::{MemoryStatistics, Statistics},
     sys,
-    tls::{KeyError, Keys},
-    worker::{Command, Mailbox, Worker},
+    tls::{KeyError, LoadedCertificate},
+    worker::{Mailbox, Worker, WorkerCommand},
 };
 
 #[derive(Clone, Debug)]
@@ -55,19 +55,19 @@ pub struct StartError(#[from] io::Error);
 /// The running data plane. When the last clone is dropped, everything it serves ends.
 #[derive(Clone)]
 pub struct Proxy {
-    engine: Arc<Engine>,
+    engine: Arc<DataPlane>,
 }
 
-struct Engine {
-    shared: Arc<Shared>,
+struct DataPlane {
+    shared: Arc<ProxyState>,
     prober: Prober,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    parts: Vec<Part>,
+    parts: Vec<WatchedPart>,
 }
 
 /// What runs for one load balancer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Running {
+pub struct RunningLoadBalancer {
     pub sockets: BTreeMap<(IpAddr, ListenerId), Arc<Listener>>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
     pub certificates: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
@@ -75,7 +75,7 @@ pub struct Running {
 
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainResult {
     /// Connections that were cut at the deadline.
     pub cut: usize,
 }
@@ -85,7 +85,7 @@ impl Proxy {
         let workers = settings.workers.max(1);
         let mailboxes: Vec<_> =
             (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let shared = Arc::new(Shared::new(mailboxes.clone()));
+        let shared = Arc::new(ProxyState::new(mailboxes.clone()));
         let (mut ready, mut parts) = (Vec::new(), Vec::new());
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
             let (worker, part) = Worker::new(index, mailbox, shared.clone())?.watched();
@@ -95,7 +95,7 @@ impl Proxy {
         let known = shared.clone();
         let prober = Prober::start(move || known.registry.pools())?;
         parts.push(prober.part());
-        let engine = Arc::new(Engine { shared, prober, threads: Mutex::default(), parts });
+        let engine = Arc::new(DataPlane { shared, prober, threads: Mutex::default(), parts });
         for (index, worker) in ready.into_iter().enumerate() {
             let pin = settings.pin;
             let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -118,12 +118,12 @@ impl Proxy {
     }
 
     /// For the watchdog: the workers and the prober.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<WatchedPart> {
         self.engine.parts.clone()
     }
 
     /// `None`: nothing runs for it, and nothing of it goes on.
-    pub fn running(&self, key: &LbKey) -> Option<Running> {
+    pub fn running(&self, key: &LbKey) -> Option<RunningLoadBalancer> {
         let registry = self.shared().registry.lock();
         let state = registry.get(key)?;
         let sockets = state
@@ -135,8 +135,9 @@ impl Proxy {
             let live = pool.live();
             live.present.then(|| (id.clone(), live.compiled.pool().clone()))
         });
-        let running = Running { sockets, pools: pools.collect(), certificates: state.shown.clone() };
-        (running != Running::default()).then_some(running)
+        let running =
+            RunningLoadBalancer { sockets, pools: pools.collect(), certificates: state.shown.clone() };
+        (running != RunningLoadBalancer::default()).then_some(running)
     }
 
     pub fn keys(&self) -> Vec<LbKey> {
@@ -160,7 +161,8 @@ impl Proxy {
         let (running, drains) = running::put_pool(&self.shared().registry, key, id, pool, now);
         self.engine.prober.watch(&running);
         for drain in drains {
-            self.shared().tell_all(&Command::SweepAt(now.saturating_add(drain.as_millis() as u64)));
+            self.shared()
+                .send_to_workers(&WorkerCommand::SweepAt(now.saturating_add(drain.as_millis() as u64)));
         }
     }
 
@@ -171,7 +173,7 @@ impl Proxy {
         name: &ObjectRef,
         certificate: &Arc<Certificate>,
     ) -> Result<(), KeyError> {
-        let keys = Keys::read(certificate)?;
+        let keys = LoadedCertificate::read(certificate)?;
         self.change_certificate(key, name, Some(Arc::new(keys)));
         Ok(())
     }
@@ -180,7 +182,7 @@ impl Proxy {
         self.change_certificate(key, name, None);
     }
 
-    fn change_certificate(&self, key: &LbKey, name: &ObjectRef, keys: Option<Arc<Keys>>) {
+    fn change_certificate(&self, key: &LbKey, name: &ObjectRef, keys: Option<Arc<LoadedCertificate>>) {
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
         state.put_certificate(name, keys);
@@ -283,7 +285,7 @@ impl Proxy {
         state.listeners.insert((ip, id), running.clone());
         for (index, worker) in workers.iter().enumerate() {
             let its = sockets.iter().skip(index).step_by(workers.len());
-            worker.post(its.map(|socket| Command::Open(running.clone(), socket.clone())));
+            worker.post(its.map(|socket| WorkerCommand::Open(running.clone(), socket.clone())));
         }
         Ok(())
     }
@@ -324,9 +326,9 @@ impl Proxy {
         let workers = &self.shared().workers;
         let have = if sockets.is_empty() { workers.len() } else { sockets.len() };
         for worker in workers.iter().take(have) {
-            worker.post([Command::Close(running.clone())]);
+            worker.post([WorkerCommand::Close(running.clone())]);
         }
-        self.shared().tell_all(&Command::SweepAt(now.saturating_add(drain.as_millis() as u64)));
+        self.shared().send_to_workers(&WorkerCommand::SweepAt(now.saturating_add(drain.as_millis() as u64)));
     }
 
     /// Writes requests down from now on, or no more. Told again, a file that was moved away is begun anew. Blocks for a
@@ -375,12 +377,12 @@ impl Proxy {
     }
 
     /// The second half: waits until all connections have ended, and cuts those that have not by the deadline.
-    pub fn drain(&self, deadline: Instant) -> Drained {
+    pub fn drain(&self, deadline: Instant) -> DrainResult {
         let cut = self.shared().wait_for_the_last(deadline);
         if cut > 0 {
-            self.shared().tell_all(&Command::Cut);
+            self.shared().send_to_workers(&WorkerCommand::Cut);
         }
-        Drained { cut }
+        DrainResult { cut }
     }
 
     /// Has the prober fail as a test wants it.
@@ -389,14 +391,14 @@ impl Proxy {
         self.engine.prober.make(fail);
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<ProxyState> {
         &self.engine.shared
     }
 }
 
-impl Drop for Engine {
+impl Drop for DataPlane {
     fn drop(&mut self) {
-        self.shared.tell_all(&Command::Quit);
+        self.shared.send_to_workers(&WorkerCommand::Quit);
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // A worker that panicked has said so itself.
             let _ = thread.join();

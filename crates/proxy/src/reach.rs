@@ -1,4 +1,4 @@
-//! How members are reached, whatever is spoken with them.
+//! Connects to members, whatever protocol is spoken with them afterwards.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
@@ -17,8 +17,8 @@ use seaway_wire::proxy::{self, Forwarded, Origin, Transport, Version};
 use crate::{
     hops,
     own_sockets::OwnSocket,
+    proxy_state::ProxyState,
     running::{RunningListener, RunningMember, RunningPool},
-    shared::Shared,
     sys::{self, KernelAddress},
 };
 
@@ -100,7 +100,7 @@ pub(crate) fn local_destination(client: BorrowedFd<'_>, listener: SocketAddr) ->
 
 /// `spare` gives a socket that was held for this; `passes` is how often what it is for has come through here.
 pub(crate) fn connect(
-    shared: &Shared,
+    shared: &ProxyState,
     member: &RunningMember,
     client: Option<IpAddr>,
     passes: u8,

@@ -6,7 +6,6 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod affinity;
-mod answers;
 mod last_use;
 mod limits;
 mod listener;
@@ -15,6 +14,7 @@ mod passthrough;
 mod pool;
 mod queue;
 mod source_filter;
+mod status_class_counters;
 
 use std::{
     collections::BTreeMap,
@@ -30,17 +30,17 @@ use seaway_model::{
 
 use crate::{
     descriptors::DescriptorShare,
-    tls::{CertificateSlot, Keys, ListenerTls, Tickets},
+    tls::{CertificateSlot, ListenerTls, LoadedCertificate, Tickets},
 };
 
-pub(crate) use answers::Answers;
-pub use listener::Refusal;
+pub use listener::RefusalReason;
 pub(crate) use listener::{ForwardAuthPool, ListenerConfig, Mirror, RunningListener};
 pub(crate) use member::RunningMember;
 pub use member::{Health, HealthHistory};
-pub(crate) use pool::{MemberSelection, RunningPool, Waiting};
+pub(crate) use pool::{MemberSelection, QueuedClient, RunningPool};
 pub(crate) use queue::{SelectionRequest, WaiterId};
 pub(crate) use source_filter::SourceFilter;
+pub(crate) use status_class_counters::StatusClassCounters;
 
 /// Everything by load balancer.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl LoadBalancerState {
         self.certificates.entry(name.clone()).or_default().clone()
     }
 
-    pub(crate) fn put_certificate(&mut self, name: &ObjectRef, keys: Option<Arc<Keys>>) {
+    pub(crate) fn put_certificate(&mut self, name: &ObjectRef, keys: Option<Arc<LoadedCertificate>>) {
         let shown = Arc::make_mut(&mut self.shown);
         match &keys {
             Some(keys) => shown.insert(name.clone(), keys.source.clone()),
@@ -121,7 +121,7 @@ impl LoadBalancerState {
         if let Some(config) = known.iter().find(|it| Arc::ptr_eq(&it.listener, &listener)) {
             return config.clone();
         }
-        let listener_tls = listener.tls.as_ref().filter(|tls| tls.ends_here());
+        let listener_tls = listener.tls.as_ref().filter(|tls| tls.terminates_tls());
         let listener_tls = listener_tls.and_then(|tls| self.listener_tls(&listener, tls, tickets));
         let before = known.iter().rfind(|it| it.listener.id() == listener.id());
         let before = before.map(Arc::as_ref);
@@ -255,7 +255,7 @@ mod tests {
         let key = LbKey::Of(Owner::Config("a".into()));
         let mut state = LoadBalancerState::default();
         let owner = seaway_testkit::balancing::owner;
-        let rule = |it: usize| Arc::new(Rule::everything_to(owner(), PoolId(it.to_string().into())));
+        let rule = |it: usize| Arc::new(Rule::forward_all(owner(), PoolId(it.to_string().into())));
         let mut listener = seaway_testkit::balancing::listener(80);
         listener.protocol = Protocol::Http;
         listener.rules = (0..100).map(rule).collect();

@@ -10,11 +10,11 @@ use std::{
 use seaway_model::{
     LbKey, Listener, ListenerId, Pool, PoolId, latency::Latencies, load_balancer::MemberState,
 };
-use seaway_snapshot::Standing;
+use seaway_snapshot::MemberAvailability;
 
 use crate::{
-    running::{Health, HealthHistory, Refusal, RunningListener, RunningMember, RunningPool},
-    shared::Shared,
+    proxy_state::ProxyState,
+    running::{Health, HealthHistory, RefusalReason, RunningListener, RunningMember, RunningPool},
     sys,
 };
 
@@ -44,7 +44,7 @@ pub struct MemoryStatistics {
 }
 
 impl MemoryStatistics {
-    pub(crate) fn of(shared: &Shared) -> MemoryStatistics {
+    pub(crate) fn of(shared: &ProxyState) -> MemoryStatistics {
         MemoryStatistics {
             held: shared.memory.held(),
             limit: shared.memory.limit(),
@@ -70,7 +70,7 @@ pub struct ListenerStatistics {
     pub requests: u64,
     /// Of HTTP, by hundreds of their status.
     pub answers: [u64; 6],
-    refused: [u64; Refusal::ALL.len()],
+    refused: [u64; RefusalReason::ALL.len()],
 }
 
 /// Connections, or flows of UDP. Bytes in are those from clients; they may lag by a second.
@@ -106,7 +106,7 @@ pub struct MemberStatistics {
     pub state: Option<MemberState>,
     pub weight: u32,
     pub health: Health,
-    pub standing: Standing,
+    pub standing: MemberAvailability,
     /// Percent of its weight, while it warms up.
     pub warmth: u32,
     pub traffic: Traffic,
@@ -138,18 +138,18 @@ impl ListenerStatistics {
             retries: 0,
             requests: 0,
             answers: [0; 6],
-            refused: [0; Refusal::ALL.len()],
+            refused: [0; RefusalReason::ALL.len()],
         }
     }
 
     /// So many were refused for that.
     #[must_use]
-    pub fn with_refused(mut self, why: Refusal, count: u64) -> ListenerStatistics {
+    pub fn with_refused(mut self, why: RefusalReason, count: u64) -> ListenerStatistics {
         self.refused.get_mut(why as usize).into_iter().for_each(|it| *it = count);
         self
     }
 
-    pub fn refused(&self, why: Refusal) -> u64 {
+    pub fn refused(&self, why: RefusalReason) -> u64 {
         self.refused.get(why as usize).copied().unwrap_or_default()
     }
 
@@ -159,7 +159,7 @@ impl ListenerStatistics {
 }
 
 impl Statistics {
-    pub(crate) fn of(shared: &Shared) -> Statistics {
+    pub(crate) fn of(shared: &ProxyState) -> Statistics {
         let now = sys::millis();
         let mut registry = shared.registry.lock();
         let mut statistics = Statistics {
@@ -196,8 +196,8 @@ fn of_listener(listener: &RunningListener) -> ListenerStatistics {
         connect_errors: listener.connect_errors.load(Relaxed),
         retries: listener.retries.load(Relaxed),
         requests: listener.requests.load(Relaxed),
-        answers: listener.answers.told(),
-        refused: Refusal::ALL.map(|why| listener.refused(why)),
+        answers: listener.answers.counts(),
+        refused: RefusalReason::ALL.map(|why| listener.refused(why)),
     }
 }
 
@@ -220,7 +220,7 @@ fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
         rests: running.are_checks_suspended(),
         waiting: running.waiting(),
         no_member: running.no_member.load(Relaxed),
-        latency: running.latencies.told().map(Box::new),
+        latency: running.latencies.histograms().map(Box::new),
         members,
     })
 }
@@ -253,7 +253,7 @@ fn of_member(
         timeouts: member.timeouts.load(Relaxed),
         measured: member.measured.load(Relaxed),
         took: member.took.load(Relaxed),
-        answers: member.answers.told(),
+        answers: member.answers.counts(),
         health_history: member.health_history(),
     }
 }

@@ -25,15 +25,15 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 pub(crate) mod fuzz;
-mod give;
 mod message;
-mod take;
+mod predecessor;
+mod successor;
 
 pub(crate) use message::FlowRecord;
 pub use {
-    give::{HandOver, Predecessor, STOPS_WITHIN, Turn},
     message::Introduction,
-    take::{ANSWERS_WITHIN, TakeOverError, TakenOver, take, take_as},
+    predecessor::{HandoverListener, HandoverPhase, Predecessor, STOPS_WITHIN},
+    successor::{ANSWERS_WITHIN, Takeover, TakeoverError, take, take_as},
 };
 
 use std::{
@@ -51,21 +51,21 @@ use crate::Proxy;
 
 impl Proxy {
     /// Waits at `path` for a successor, until the answer is dropped, and tells every turn. After
-    /// [`Turn::Over`] this process has its TCP connections left to [`Proxy::drain`], and must keep its hands off
+    /// [`HandoverPhase::Over`] this process has its TCP connections left to [`Proxy::drain`], and must keep its hands off
     /// everything else that the successor has now, such as presence.
-    pub fn hand_over(&self, path: &Path, predecessor: impl Predecessor) -> io::Result<HandOver> {
-        HandOver::begin(self.shared().clone(), path, predecessor)
+    pub fn hand_over(&self, path: &Path, predecessor: impl Predecessor) -> io::Result<HandoverListener> {
+        HandoverListener::begin(self.shared().clone(), path, predecessor)
     }
 
     /// Before anything is opened: opening then adopts the predecessor's sockets. UDP is served only from
     /// [`Proxy::confirm`] on.
-    pub fn adopt(&self, taken: &mut TakenOver) {
+    pub fn adopt(&self, taken: &mut Takeover) {
         taken.adopt(self.shared());
     }
 
     /// Everything is open: UDP flows come over and the predecessor lets go. An error means that it serves on, and
     /// this process must not.
-    pub fn confirm(&self, taken: &mut TakenOver) -> Result<(), TakeOverError> {
+    pub fn confirm(&self, taken: &mut Takeover) -> Result<(), TakeoverError> {
         taken.confirm(self.shared())
     }
 }

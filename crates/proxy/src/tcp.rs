@@ -10,7 +10,7 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
-mod arrival;
+mod accept;
 mod connect;
 mod connection;
 mod header;
@@ -22,30 +22,33 @@ use seaway_model::L4;
 
 use self::connection::{Connection, Phase, Side};
 use crate::{
-    access::{ConnectionLine, Ending, LogBuffer, RefusedClient},
+    access::{ConnectionEnd, ConnectionLogLine, LogBuffer, RefusedClient},
     listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
-    running::{Refusal, RunningListener, WaiterId},
+    running::{RefusalReason, RunningListener, WaiterId},
     sys::{self, Event},
-    worker::{Budget, Command, FairQueue, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
+    worker::{
+        Budget, DrainSweeps, EventSource, FairQueue, Kind, LoopIteration, Slab, TimerLink, TimerWheel, Token,
+        WorkerCommand,
+    },
 };
 
 pub(crate) struct Tcp {
     listening: ListeningSockets,
     connections: Slab<Connection>,
-    wheel: Wheel,
+    wheel: TimerWheel,
     /// Had more to move than is fair in one turn.
     unfinished: Vec<Token>,
     /// What is done as is fair, where others have much to do, too.
-    waiting: FairQueue<Waiting>,
+    waiting: FairQueue<PendingWork>,
     pipes: Pipes,
     cursors: Cursors,
-    sweeps: Sweeps,
+    sweeps: DrainSweeps,
     log_buffer: LogBuffer,
 }
 
-enum Waiting {
+enum PendingWork {
     /// With how many members had been tried by then.
     Event(Token, Event, usize),
     Unfinished(Token),
@@ -58,12 +61,12 @@ impl Tcp {
         Tcp {
             listening: ListeningSockets::new(Kind::Listener),
             connections: Slab::default(),
-            wheel: Wheel::new(sys::millis()),
+            wheel: TimerWheel::new(sys::millis()),
             unfinished: Vec::new(),
             waiting: FairQueue::default(),
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
-            sweeps: Sweeps::default(),
+            sweeps: DrainSweeps::default(),
             log_buffer: LogBuffer::default(),
         }
     }
@@ -74,18 +77,18 @@ impl Tcp {
     }
 
     /// At once, or among the others who have much to do.
-    fn happen(&mut self, token: Token, event: Event, turn: &mut Turn) {
+    fn happen(&mut self, token: Token, event: Event, turn: &mut LoopIteration) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
         let fairness_key = connection.listener.fairness_key;
         if !turn.must_wait(fairness_key) {
             return self.connection_event(token, event, turn);
         }
-        let waiting = Waiting::Event(token, event, connection.tried());
+        let waiting = PendingWork::Event(token, event, connection.tried());
         self.waiting.push(fairness_key, index as usize, waiting);
     }
 
-    fn come(&mut self, token: Token, turn: &mut Turn) {
+    fn come(&mut self, token: Token, turn: &mut LoopIteration) {
         let Some(fairness_key) = self.listening.fairness_key(token) else { return };
         if !turn.must_wait(fairness_key) {
             return self.accept(token, turn);
@@ -94,18 +97,18 @@ impl Tcp {
             self.waiting.push(
                 fairness_key,
                 usize::MAX.saturating_sub(token.index() as usize),
-                Waiting::ListeningSocket(token),
+                PendingWork::ListeningSocket(token),
             );
         }
     }
 
-    fn run_waiting(&mut self, turn: &mut Turn) {
+    fn run_waiting(&mut self, turn: &mut LoopIteration) {
         let mut budget = Budget::timed();
         while budget.is_left()
             && let Some((fairness_key, waiting)) = self.waiting.pop()
         {
             match waiting {
-                Waiting::Event(token, event, tried) => {
+                PendingWork::Event(token, event, tried) => {
                     let (index, side) = Side::of(token.index());
                     let connection = self.connections.of_generation(index, token.generation());
                     // It may be of a member that was given up meanwhile.
@@ -113,14 +116,14 @@ impl Tcp {
                         self.connection_event(token, event, turn);
                     }
                 }
-                Waiting::Unfinished(token) => self.finish(token, turn),
-                Waiting::ListeningSocket(token) => self.accept(token, turn),
+                PendingWork::Unfinished(token) => self.finish(token, turn),
+                PendingWork::ListeningSocket(token) => self.accept(token, turn),
             }
             self.waiting.charge(fairness_key, budget.spend_time());
         }
     }
 
-    fn finish(&mut self, token: Token, turn: &mut Turn) {
+    fn finish(&mut self, token: Token, turn: &mut LoopIteration) {
         let (index, side) = Side::of(token.index());
         if let Some(connection) = self.connections.of_generation(index, token.generation()) {
             connection.unfinished = false;
@@ -128,7 +131,7 @@ impl Tcp {
         }
     }
 
-    fn connection_event(&mut self, token: Token, event: Event, turn: &mut Turn) {
+    fn connection_event(&mut self, token: Token, event: Event, turn: &mut LoopIteration) {
         let (index, side) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
         match side {
@@ -143,7 +146,7 @@ impl Tcp {
             (Phase::Header, Side::Client) => self.read_header(index, turn),
             (Phase::Connecting, Side::Member) => self.connected(index, event, turn),
             (Phase::Queued | Phase::Connecting, Side::Client) if event.failed() => {
-                self.end(index, Ending::ClientReset, turn);
+                self.end(index, ConnectionEnd::ClientReset, turn);
             }
             (Phase::Open, _) => {
                 self.relay(index, side, turn);
@@ -166,14 +169,14 @@ impl Tcp {
         }
     }
 
-    fn expire(&mut self, turn: &mut Turn) {
+    fn expire(&mut self, turn: &mut LoopIteration) {
         while let Some(index) = self.wheel.due(turn.now) {
             let Some(connection) = self.connections.get_mut(index) else {
                 // Cannot be: whoever leaves the slab leaves the wheel first.
                 debug_assert!(false, "an entry of the wheel is not in the slab");
                 return;
             };
-            connection.tell_bytes(turn.now);
+            connection.report_bytes(turn.now);
             let deadline = connection.deadline();
             if deadline > turn.now {
                 connection.due = deadline;
@@ -185,22 +188,22 @@ impl Tcp {
             let phase = connection.phase;
             self.wheel.drop(index, links(&mut self.connections));
             match phase {
-                Phase::Header => self.refuse(index, Refusal::Header, turn),
+                Phase::Header => self.refuse(index, RefusalReason::Header, turn),
                 Phase::Queued => self.poll_queue(index, turn),
                 Phase::Connecting => self.unreachable(index, "no answer in time", turn),
-                Phase::Open => self.end(index, Ending::IdleTimeout, turn),
+                Phase::Open => self.end(index, ConnectionEnd::IdleTimeout, turn),
             }
         }
     }
 
     /// Ends connections whose time to drain is over.
-    fn sweep(&mut self, turn: &mut Turn) {
+    fn sweep(&mut self, turn: &mut LoopIteration) {
         if !self.sweeps.are_due(turn.now) {
             return;
         }
         for index in self.connections.indexes() {
             match self.connections.get_mut(index).and_then(|connection| connection.drained_at()) {
-                Some(at) if at <= turn.now => self.end(index, Ending::Drained, turn),
+                Some(at) if at <= turn.now => self.end(index, ConnectionEnd::Drained, turn),
                 Some(at) => self.sweeps.at(at),
                 None => {}
             }
@@ -208,14 +211,14 @@ impl Tcp {
     }
 
     /// Turns a client away.
-    fn refuse(&mut self, index: u32, why: Refusal, turn: &mut Turn) {
+    fn refuse(&mut self, index: u32, why: RefusalReason, turn: &mut LoopIteration) {
         if let Some(connection) = self.connections.get_mut(index) {
             connection.listener.refuse(why);
         }
-        self.end(index, Ending::Refused(why), turn);
+        self.end(index, ConnectionEnd::Refused(why), turn);
     }
 
-    fn end(&mut self, index: u32, how: Ending, turn: &mut Turn) {
+    fn end(&mut self, index: u32, how: ConnectionEnd, turn: &mut LoopIteration) {
         self.wheel.drop(index, links(&mut self.connections));
         let Some(mut connection) = self.connections.remove(index) else { return };
         let undelivered = connection.ends().any(|end| end.carries());
@@ -230,18 +233,18 @@ impl Tcp {
                 self.pipes.give_back(pipe);
             }
         }
-        connection.tell_bytes(turn.now);
+        connection.report_bytes(turn.now);
         self.log(&connection, how, turn);
         drop(connection);
         turn.shared.connection_ended();
-        self.listening.somebody_left(turn.now);
+        self.listening.connection_closed(turn.now);
     }
 
     /// What became of it, where anybody wants to know.
-    fn log(&mut self, of: &Connection, ending: Ending, turn: &Turn) {
+    fn log(&mut self, of: &Connection, ending: ConnectionEnd, turn: &LoopIteration) {
         let sink = turn.shared.access.sink_of_connections(|| self.cursors.draw());
         let Some(sink) = sink else { return };
-        let line = ConnectionLine {
+        let line = ConnectionLogLine {
             client: of.peer,
             listener: &of.listener,
             pool: of.pool.as_ref().map_or("", |it| &it.id.0),
@@ -255,7 +258,7 @@ impl Tcp {
         self.log_buffer.add(&sink, &line, turn.now);
     }
 
-    fn turned_away(&mut self, client: &RefusedClient, turn: &Turn) {
+    fn turned_away(&mut self, client: &RefusedClient, turn: &LoopIteration) {
         if let Some(sink) = turn.shared.access.sink_of_connections(|| self.cursors.draw()) {
             self.log_buffer.add(&sink, &client.line(), turn.now);
         }
@@ -267,7 +270,7 @@ impl Tcp {
 }
 
 /// How the wheel reaches the links of connections.
-fn links(connections: &mut Slab<Connection>) -> impl FnMut(u32, &mut dyn FnMut(&mut Link)) {
+fn links(connections: &mut Slab<Connection>) -> impl FnMut(u32, &mut dyn FnMut(&mut TimerLink)) {
     |index, change| {
         if let Some(connection) = connections.get_mut(index) {
             change(&mut connection.link);
@@ -275,8 +278,8 @@ fn links(connections: &mut Slab<Connection>) -> impl FnMut(u32, &mut dyn FnMut(&
     }
 }
 
-impl Source for Tcp {
-    fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
+impl EventSource for Tcp {
+    fn event(&mut self, token: Token, event: Event, turn: &mut LoopIteration) {
         if token.kind() == Kind::Connection {
             self.happen(token, event, turn);
         } else {
@@ -284,22 +287,28 @@ impl Source for Tcp {
         }
     }
 
-    fn command(&mut self, command: &Command, turn: &mut Turn) {
+    fn command(&mut self, command: &WorkerCommand, turn: &mut LoopIteration) {
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.needs_parsing() => {
+            WorkerCommand::Open(listener, socket)
+                if listener.id.l4 == L4::Tcp && !listener.needs_parsing() =>
+            {
                 self.listening.open(listener.clone(), socket.clone(), turn);
             }
-            Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),
-            Command::Relinquish => self.listening.leave(turn),
-            Command::StopAccepting(_) => self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true),
-            Command::SweepAt(at) => {
+            WorkerCommand::Close(listener) => {
+                self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener))
+            }
+            WorkerCommand::Relinquish => self.listening.leave(turn),
+            WorkerCommand::StopAccepting(_) => {
+                self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true)
+            }
+            WorkerCommand::SweepAt(at) => {
                 self.sweeps.at(*at);
                 self.cursors.forget_gone();
             }
-            Command::WakeWaiter(WaiterId::Connection(token)) => self.on_queue_result(*token, turn),
-            Command::Cut => {
+            WorkerCommand::WakeWaiter(WaiterId::Connection(token)) => self.on_queue_result(*token, turn),
+            WorkerCommand::Cut => {
                 for index in self.connections.indexes() {
-                    self.end(index, Ending::Drained, turn);
+                    self.end(index, ConnectionEnd::Drained, turn);
                 }
             }
             // The rest is about flows.
@@ -307,7 +316,7 @@ impl Source for Tcp {
         }
     }
 
-    fn tick(&mut self, turn: &mut Turn) {
+    fn tick(&mut self, turn: &mut LoopIteration) {
         turn.note_backlog(&self.waiting);
         for token in std::mem::take(&mut self.unfinished) {
             let (index, _) = Side::of(token.index());
@@ -316,7 +325,7 @@ impl Source for Tcp {
             };
             let fairness_key = connection.listener.fairness_key;
             match turn.must_wait(fairness_key) {
-                true => self.waiting.push(fairness_key, index as usize, Waiting::Unfinished(token)),
+                true => self.waiting.push(fairness_key, index as usize, PendingWork::Unfinished(token)),
                 false => self.finish(token, turn),
             }
         }

@@ -27,36 +27,39 @@ use rustls::{
     sign::CertifiedKey,
 };
 use seaway_model::{
-    Name, ObjectRef, beside,
+    Name, ObjectRef,
     load_balancer::{HostPattern, TlsByName},
+    merge_join,
 };
 
-use hosts::Hosts;
-pub(crate) use hosts::{AskedBy, Handshake};
-pub(crate) use keys::Keys;
+use hosts::TlsConfigsByHost;
+pub(crate) use hosts::{RequestedClientAuth, ServerTlsConfig};
+pub(crate) use keys::LoadedCertificate;
 pub use keys::{KeyError, look_at, look_at_authorities};
 pub(crate) use tickets::Tickets;
 pub(crate) use upstream::UpstreamTls;
-pub(crate) use validation::Validations;
+pub(crate) use validation::TlsAlpnChallenges;
 pub use validation::shows_validation;
 
 /// Where the certificate of one Secret is, or will be.
 #[derive(Debug, Default)]
-pub(crate) struct CertificateSlot(ArcSwapOption<Keys>);
+pub(crate) struct CertificateSlot(ArcSwapOption<LoadedCertificate>);
 
 impl CertificateSlot {
-    pub(crate) fn put(&self, keys: Option<Arc<Keys>>) {
+    pub(crate) fn put(&self, keys: Option<Arc<LoadedCertificate>>) {
         self.0.store(keys);
     }
 
-    pub(crate) fn keys(&self) -> Option<Arc<Keys>> {
+    pub(crate) fn keys(&self) -> Option<Arc<LoadedCertificate>> {
         self.0.load_full()
     }
 
     /// Whether clients are vouched for here by the same authorities.
-    fn vouches_as(&self, keys: &Arc<Keys>) -> bool {
+    fn vouches_as(&self, keys: &Arc<LoadedCertificate>) -> bool {
         let now = self.0.load();
-        let same = |it: &Arc<Keys>| Arc::ptr_eq(it, keys) || it.source.authorities == keys.source.authorities;
+        let same = |it: &Arc<LoadedCertificate>| {
+            Arc::ptr_eq(it, keys) || it.source.authorities == keys.source.authorities
+        };
         now.as_ref().is_some_and(same)
     }
 }
@@ -66,11 +69,11 @@ const MOST_TICKETS: usize = 4;
 
 /// The configuration of TLS of one listener.
 pub(crate) struct ListenerTls {
-    usual: Arc<Handshake>,
-    hosts: Option<Hosts>,
+    usual: Arc<ServerTlsConfig>,
+    hosts: Option<TlsConfigsByHost>,
     /// The value of `Strict-Transport-Security`.
     pub(crate) hsts: Option<String>,
-    names: Arc<Names>,
+    names: Arc<CertificatesBySni>,
 }
 
 /// Why a listener cannot speak TLS: no client would get through.
@@ -95,8 +98,8 @@ impl ListenerTls {
     ) -> Result<ListenerTls, ListenerTlsError> {
         let before_tls = before.map(|(_, listener_tls)| listener_tls);
         let before = before.map(|(tls, listener_tls)| (tls, &*listener_tls.names));
-        let names = Arc::new(Names::new(tls, before, &mut slot));
-        let usual = Handshake::new(
+        let names = Arc::new(CertificatesBySni::new(tls, before, &mut slot));
+        let usual = ServerTlsConfig::new(
             (tls.clients.as_ref(), tls.profile),
             &names,
             protocols,
@@ -104,10 +107,11 @@ impl ListenerTls {
             before_tls.map(|it| &*it.usual),
             &mut slot,
         )?;
-        let hosts = Hosts::new(tls, before_tls.and_then(|it| it.hosts.as_ref()), |asked, before| {
-            let asked = (asked.clients.as_ref(), asked.profile);
-            Handshake::new(asked, &names, protocols, tickets, before, &mut slot)
-        });
+        let hosts =
+            TlsConfigsByHost::new(tls, before_tls.and_then(|it| it.hosts.as_ref()), |asked, before| {
+                let asked = (asked.clients.as_ref(), asked.profile);
+                ServerTlsConfig::new(asked, &names, protocols, tickets, before, &mut slot)
+            });
         let hsts = tls.hsts.map(|seconds| format!("max-age={seconds}"));
         Ok(ListenerTls { usual: Arc::new(usual), hosts, hsts, names })
     }
@@ -118,7 +122,7 @@ impl ListenerTls {
     }
 
     /// How hands are shaken with a client that asks for that name. `None`: not at all.
-    pub(crate) fn handshake(&self, name: Option<&str>) -> Option<Arc<Handshake>> {
+    pub(crate) fn handshake(&self, name: Option<&str>) -> Option<Arc<ServerTlsConfig>> {
         let of_host = self.hosts.as_ref().and_then(|hosts| hosts.of(name?));
         of_host.cloned().unwrap_or_else(|| Some(self.usual.clone()))
     }
@@ -126,27 +130,27 @@ impl ListenerTls {
 
 /// Slots by what clients ask for.
 #[derive(Debug)]
-struct Names {
+struct CertificatesBySni {
     exact: HashMap<Name, Arc<[Arc<CertificateSlot>]>>,
     /// By what follows `*.`.
     under: HashMap<Name, Arc<[Arc<CertificateSlot>]>>,
     default: Arc<[Arc<CertificateSlot>]>,
 }
 
-impl Names {
+impl CertificatesBySni {
     fn new(
         tls: &TlsByName,
-        before: Option<(&TlsByName, &Names)>,
+        before: Option<(&TlsByName, &CertificatesBySni)>,
         slot: &mut impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
-    ) -> Names {
+    ) -> CertificatesBySni {
         let nothing = BTreeMap::new();
         let (known, exact, under) = match before {
             Some((tls, names)) => (&tls.by_name, names.exact.clone(), names.under.clone()),
             None => (&nothing, HashMap::new(), HashMap::new()),
         };
         let mut all = |objects: &[ObjectRef]| objects.iter().map(&mut *slot).collect();
-        let mut names = Names { exact, under, default: all(&tls.default) };
-        for (pattern, now, _) in beside(&tls.by_name, known).filter(|(_, now, before)| now != before) {
+        let mut names = CertificatesBySni { exact, under, default: all(&tls.default) };
+        for (pattern, now, _) in merge_join(&tls.by_name, known).filter(|(_, now, before)| now != before) {
             let (map, name) = match pattern {
                 HostPattern::Exact(name) => (&mut names.exact, name),
                 HostPattern::Under(name) => (&mut names.under, name),
@@ -168,7 +172,7 @@ impl Names {
     }
 }
 
-impl ResolvesServerCert for Names {
+impl ResolvesServerCert for CertificatesBySni {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let fitting = |slots: &[Arc<CertificateSlot>]| {
             let mut keys = slots.iter().filter_map(|slot| slot.keys());
@@ -199,7 +203,7 @@ mod tests {
             ..TlsByName::default()
         };
         let mut slots: HashMap<ObjectRef, Arc<CertificateSlot>> = HashMap::new();
-        let names = Names::new(&tls, None, &mut |object: &ObjectRef| {
+        let names = CertificatesBySni::new(&tls, None, &mut |object: &ObjectRef| {
             slots.entry(object.clone()).or_default().clone()
         });
         for (asked, expected) in [
@@ -229,10 +233,14 @@ mod tests {
         let (mut all, mut before): (Vec<usize>, _) = ((0..100).collect(), None);
         for (gone, come) in [(7, 200), (20, 301), (200, 7)] {
             let tls = of(&all);
-            let names = Names::new(&tls, before.as_ref().map(|(tls, names)| (tls, names)), &mut |object| {
-                asked.push(object.name.to_string());
-                Arc::default()
-            });
+            let names = CertificatesBySni::new(
+                &tls,
+                before.as_ref().map(|(tls, names)| (tls, names)),
+                &mut |object| {
+                    asked.push(object.name.to_string());
+                    Arc::default()
+                },
+            );
             assert_eq!(names.exact.len() + names.under.len(), 100);
             before = Some((tls, names));
             all.retain(|it| *it != gone);

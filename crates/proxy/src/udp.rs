@@ -9,7 +9,7 @@
 //! batches, and trains (GRO) stay whole on their way through (GSO).
 //!
 //! Where others have much to do, too, reading a listening socket and reading replies of a flow wait for their turn among them
-//! (`worker/fair.rs`); what is not read yet waits in the kernel.
+//! (`worker/fair_queue.rs`); what is not read yet waits in the kernel.
 //!
 //! A closed listener ends its flows at once: a socket kept for them would go on to get datagrams of whoever binds
 //! the port next.
@@ -34,10 +34,13 @@ use self::{
     listening_socket::ListeningSocket,
 };
 use crate::{
-    access::{ConnectionLine, Ending, LogBuffer},
+    access::{ConnectionEnd, ConnectionLogLine, LogBuffer},
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
-    worker::{Budget, Command, FairQueue, FairnessKey, Kind, Slab, Source, Sweeps, Token, Turn},
+    worker::{
+        Budget, DrainSweeps, EventSource, FairQueue, FairnessKey, Kind, LoopIteration, Slab, Token,
+        WorkerCommand,
+    },
 };
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
@@ -62,7 +65,7 @@ pub(crate) struct Udp {
     flows: Flows<Flow>,
     waiting: FairQueue<Token>,
     cursors: HashMap<usize, Cursor>,
-    sweeps: Sweeps,
+    sweeps: DrainSweeps,
     datagram_rate: DatagramRate,
     /// Datagrams of this turn.
     handled: u32,
@@ -88,7 +91,7 @@ impl Udp {
             flows: Flows::new(now),
             waiting: FairQueue::default(),
             cursors: HashMap::new(),
-            sweeps: Sweeps::default(),
+            sweeps: DrainSweeps::default(),
             datagram_rate: DatagramRate::default(),
             handled: 0,
             accepts: true,
@@ -136,7 +139,7 @@ impl Udp {
         noted.is_some_and(|noted| std::mem::replace(noted, waits))
     }
 
-    fn run_waiting(&mut self, turn: &mut Turn) {
+    fn run_waiting(&mut self, turn: &mut LoopIteration) {
         let mut budget = Budget::timed();
         while budget.is_left()
             && let Some((fairness_key, token)) = self.waiting.pop()
@@ -147,7 +150,7 @@ impl Udp {
         }
     }
 
-    fn handle(&mut self, token: Token, turn: &mut Turn) {
+    fn handle(&mut self, token: Token, turn: &mut LoopIteration) {
         if token.index() & DOOR == 0 {
             self.reply(FlowId { slot: token.index(), generation: token.generation() }, turn);
             return;
@@ -164,7 +167,7 @@ impl Udp {
     }
 
     /// A client, or several, have sent something.
-    fn receive(&mut self, listening_socket: u32, turn: &mut Turn) {
+    fn receive(&mut self, listening_socket: u32, turn: &mut LoopIteration) {
         let Some(mut buffers) = self.buffers.take() else { return };
         if let Some(entry) = self.listening.get_mut(listening_socket) {
             let (listener, socket) = (entry.listener.clone(), entry.socket.clone());
@@ -198,7 +201,7 @@ impl Udp {
     }
 
     /// A member has answered, or its host has refused.
-    fn reply(&mut self, id: FlowId, turn: &mut Turn) {
+    fn reply(&mut self, id: FlowId, turn: &mut LoopIteration) {
         let Some(buffers) = self.buffers.as_mut() else { return };
         let Some(entry) = self.flows.of(id) else { return };
         let (key, flow) = (entry.key, &mut entry.flow);
@@ -240,7 +243,7 @@ impl Udp {
         }
     }
 
-    fn open(&mut self, mut listening_socket: ListeningSocket, turn: &mut Turn) {
+    fn open(&mut self, mut listening_socket: ListeningSocket, turn: &mut LoopIteration) {
         let (index, generation) = self.listening.next();
         let token = Token::new(Kind::Datagrams, DOOR | index, generation);
         listening_socket.rests = self.frozen || turn.shared.transferred_state.is_awaited();
@@ -262,7 +265,7 @@ impl Udp {
         }
     }
 
-    fn close(&mut self, listener: &Arc<RunningListener>, turn: &mut Turn) {
+    fn close(&mut self, listener: &Arc<RunningListener>, turn: &mut LoopIteration) {
         for index in self.listening.indexes() {
             let is_its = self
                 .listening
@@ -271,14 +274,16 @@ impl Udp {
             if is_its && let Some(listening_socket) = self.listening.remove(index) {
                 // Others may hold this socket, so closing ours is not enough for epoll to forget it.
                 let _ = turn.epoll.forget(listening_socket.socket.as_fd());
-                self.end_where(Some(Ending::Drained), turn, |flow, _| Arc::ptr_eq(&flow.listener, listener));
+                self.end_where(Some(ConnectionEnd::Drained), turn, |flow, _| {
+                    Arc::ptr_eq(&flow.listener, listener)
+                });
             }
         }
     }
 
     /// Flows whose member has drained for long enough look for another at their next datagram. Until then, but not
     /// for long, what is on its way back still arrives.
-    fn sweep(&mut self, turn: &mut Turn) {
+    fn sweep(&mut self, turn: &mut LoopIteration) {
         let now = turn.now;
         if !self.sweeps.are_due(now) {
             return;
@@ -300,7 +305,12 @@ impl Udp {
     }
 
     /// `None`: they go on elsewhere.
-    fn end_where(&mut self, how: Option<Ending>, turn: &mut Turn, over: impl Fn(&Flow, u64) -> bool) {
+    fn end_where(
+        &mut self,
+        how: Option<ConnectionEnd>,
+        turn: &mut LoopIteration,
+        over: impl Fn(&Flow, u64) -> bool,
+    ) {
         let now = turn.now;
         let ended: Vec<u32> = self
             .flows
@@ -313,14 +323,14 @@ impl Udp {
         }
     }
 
-    fn end(&mut self, slot: u32, how: Option<Ending>, turn: &mut Turn) {
+    fn end(&mut self, slot: u32, how: Option<ConnectionEnd>, turn: &mut LoopIteration) {
         if let Some(entry) = self.flows.remove(slot) {
             turn.shared.flow_ended();
             if let Some(ending) = how
                 && let Some(sink) = turn.shared.access.sink_of_flows(|| self.flows.draw())
             {
                 let flow = &entry.flow;
-                let line = ConnectionLine {
+                let line = ConnectionLogLine {
                     client: entry.key.peer.socket_addr(),
                     listener: &flow.listener,
                     pool: &flow.pool.id.0,
@@ -347,8 +357,8 @@ impl Udp {
     }
 }
 
-impl Source for Udp {
-    fn event(&mut self, token: Token, _event: Event, turn: &mut Turn) {
+impl EventSource for Udp {
+    fn event(&mut self, token: Token, _event: Event, turn: &mut LoopIteration) {
         let Some(fairness_key) = self.fairness_key(token) else { return };
         if !turn.must_wait(fairness_key) {
             return self.handle(token, turn);
@@ -358,39 +368,39 @@ impl Source for Udp {
         }
     }
 
-    fn command(&mut self, command: &Command, turn: &mut Turn) {
+    fn command(&mut self, command: &WorkerCommand, turn: &mut LoopIteration) {
         // Replies of this turn still wait, and a command may close their listening socket, or put another in its place.
         self.flush();
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Udp => {
+            WorkerCommand::Open(listener, socket) if listener.id.l4 == L4::Udp => {
                 self.open(ListeningSocket::new(listener.clone(), socket.clone()), turn);
             }
-            Command::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
-            Command::Open(..) | Command::Close(_) => {}
-            Command::SweepAt(at) => self.sweeps.at(*at),
-            Command::StopAccepting(_) => self.accepts = false,
-            Command::Cut => self.end_where(Some(Ending::Drained), turn, |_, _| true),
-            Command::Freeze(export) => {
+            WorkerCommand::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
+            WorkerCommand::Open(..) | WorkerCommand::Close(_) => {}
+            WorkerCommand::SweepAt(at) => self.sweeps.at(*at),
+            WorkerCommand::StopAccepting(_) => self.accepts = false,
+            WorkerCommand::Cut => self.end_where(Some(ConnectionEnd::Drained), turn, |_, _| true),
+            WorkerCommand::Freeze(export) => {
                 let exported = self.freeze(turn);
                 // Nobody waits for it any more: then a thaw follows.
                 let _ = export.send(exported);
             }
-            Command::WakeWaiter(_) => {}
-            Command::Thaw => self.thaw(turn),
-            Command::Relinquish => self.relinquish(turn),
-            Command::Inherit => {
+            WorkerCommand::WakeWaiter(_) => {}
+            WorkerCommand::Thaw => self.thaw(turn),
+            WorkerCommand::Relinquish => self.relinquish(turn),
+            WorkerCommand::Inherit => {
                 for listening_socket in self.listening.indexes() {
                     self.inherit(listening_socket, turn);
                 }
                 self.resume_listeners(turn);
             }
-            Command::Quit => {}
+            WorkerCommand::Quit => {}
             #[cfg(test)]
-            Command::Do(_) => {}
+            WorkerCommand::Do(_) => {}
         }
     }
 
-    fn tick(&mut self, turn: &mut Turn) {
+    fn tick(&mut self, turn: &mut LoopIteration) {
         turn.note_backlog(&self.waiting);
         if self.is_behind() {
             self.run_waiting(turn);
@@ -403,7 +413,7 @@ impl Source for Udp {
         }
         for slot in self.flows.expired(turn.now) {
             let is_drained = self.flows.at(slot).is_some_and(|entry| entry.until <= turn.now);
-            let how = if is_drained { Ending::Drained } else { Ending::IdleTimeout };
+            let how = if is_drained { ConnectionEnd::Drained } else { ConnectionEnd::IdleTimeout };
             self.end(slot, Some(how), turn);
         }
         self.log_buffer.tick(turn.now);

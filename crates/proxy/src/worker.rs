@@ -9,12 +9,12 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod budget;
-mod fair;
+mod fair_queue;
 mod mailbox;
 mod slab;
 mod sweeps;
+mod timer_wheel;
 mod token;
-mod wheel;
 
 use std::{
     io,
@@ -23,21 +23,21 @@ use std::{
     thread,
 };
 
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
 pub(crate) use budget::Budget;
-pub(crate) use fair::{FairQueue, FairnessKey};
+pub(crate) use fair_queue::{FairQueue, FairnessKey};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use slab::Slab;
-pub(crate) use sweeps::Sweeps;
+pub(crate) use sweeps::DrainSweeps;
+pub(crate) use timer_wheel::{TimerLink, TimerWheel};
 pub(crate) use token::{Kind, Token};
-pub(crate) use wheel::{Link, Wheel};
 
 use crate::{
     http::Http,
     latency::WorkerNumber,
+    proxy_state::ProxyState,
     running::{RunningListener, WaiterId},
-    shared::Shared,
     sys::{self, Alarm, Epoll, Event, Events},
     takeover::TransferredFlow,
     tcp::Tcp,
@@ -45,22 +45,22 @@ use crate::{
 };
 
 /// Something that has descriptors in a worker's epoll: see "another kind of source" in `lib.rs`.
-pub(crate) trait Source {
+pub(crate) trait EventSource {
     /// One of its descriptors is ready. The token may be stale: of something that ended earlier in this turn.
-    fn event(&mut self, token: Token, event: Event, turn: &mut Turn);
+    fn event(&mut self, token: Token, event: Event, turn: &mut LoopIteration);
 
     /// Every source gets every command, in the order in which they were given.
-    fn command(&mut self, command: &Command, turn: &mut Turn);
+    fn command(&mut self, command: &WorkerCommand, turn: &mut LoopIteration);
 
     /// After the events of a turn: what is due by the clock, and what was put off.
-    fn tick(&mut self, turn: &mut Turn);
+    fn tick(&mut self, turn: &mut LoopIteration);
 
     /// For how many milliseconds it can do without a tick.
     fn next_timeout(&self, now: u64) -> Option<u64>;
 }
 
 /// What a worker has that its sources share, and what is the same throughout one turn of its loop.
-pub(crate) struct Turn {
+pub(crate) struct LoopIteration {
     /// By [`sys::millis`], read once per turn.
     pub(crate) now: u64,
     /// Of this turn; the next has the next number.
@@ -69,7 +69,7 @@ pub(crate) struct Turn {
     /// What was read and goes out at once: no connection has a buffer of its own while it is idle.
     pub(crate) buffer: Box<[u8]>,
     pub(crate) worker: usize,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ProxyState>,
     /// More events came than one can wait for.
     crowded: bool,
     /// For whom the last event was, and in which turn it was another than the one before.
@@ -88,10 +88,15 @@ const ALONE: u64 = 16;
 /// Milliseconds without events of others, after which what was put off for them is no reason to put off more.
 const ALONE_FOR: u64 = 100;
 
-impl Turn {
-    pub(crate) fn new(worker: usize, epoll: Arc<Epoll>, buffer: Box<[u8]>, shared: Arc<Shared>) -> Turn {
+impl LoopIteration {
+    pub(crate) fn new(
+        worker: usize,
+        epoll: Arc<Epoll>,
+        buffer: Box<[u8]>,
+        shared: Arc<ProxyState>,
+    ) -> LoopIteration {
         let now = sys::millis();
-        Turn {
+        LoopIteration {
             now,
             number: 0,
             epoll,
@@ -148,7 +153,7 @@ impl Turn {
 }
 
 #[derive(Clone)]
-pub(crate) enum Command {
+pub(crate) enum WorkerCommand {
     /// Serve this socket.
     Open(Arc<RunningListener>, Arc<OwnedFd>),
     /// Stop accepting there; what runs goes on.
@@ -178,12 +183,12 @@ pub(crate) enum Command {
 pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     alarm: Alarm,
-    turn: Turn,
+    turn: LoopIteration,
     heartbeat: Option<Heartbeat>,
 }
 
 /// Made on the worker's own thread, which they never leave.
-struct Sources {
+struct EventSources {
     tcp: Tcp,
     udp: Udp,
     http: Http,
@@ -194,18 +199,18 @@ const BATCH: usize = 256;
 const BUFFER: usize = 64 * 1024;
 
 impl Worker {
-    pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> io::Result<Worker> {
+    pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<ProxyState>) -> io::Result<Worker> {
         let epoll = Arc::new(Epoll::new()?);
         epoll.watch_readable(mailbox.fd(), Token::new(Kind::Waker, 0, 0).into())?;
         let alarm = Alarm::new()?;
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        let turn = Turn::new(index, epoll, buffer, shared);
+        let turn = LoopIteration::new(index, epoll, buffer, shared);
         Ok(Worker { mailbox, alarm, turn, heartbeat: None })
     }
 
     /// For the watchdog: each turn is a beat, and who is idle has one when it is woken.
-    pub(crate) fn watched(mut self) -> (Worker, Part) {
+    pub(crate) fn watched(mut self) -> (Worker, WatchedPart) {
         let (heartbeat, part) = Heartbeat::new(format!("worker {} of the data plane", self.turn.worker));
         self.heartbeat = Some(heartbeat);
         let mailbox = self.mailbox.clone();
@@ -218,7 +223,7 @@ impl Worker {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
         self.heartbeat.iter().for_each(Heartbeat::enter_thread);
-        let mut sources = Sources::new(&self.turn);
+        let mut sources = EventSources::new(&self.turn);
         loop {
             if let Err(error) = self.wait(&sources, &mut events)
                 && error.kind() != io::ErrorKind::Interrupted
@@ -255,7 +260,7 @@ impl Worker {
         }
     }
 
-    fn wait(&mut self, sources: &Sources, events: &mut Events) -> io::Result<()> {
+    fn wait(&mut self, sources: &EventSources, events: &mut Events) -> io::Result<()> {
         let now = self.turn.now;
         let patiences =
             [sources.tcp.next_timeout(now), sources.udp.next_timeout(now), sources.http.next_timeout(now)];
@@ -268,17 +273,17 @@ impl Worker {
     }
 
     /// `false`: it is over.
-    fn obey(&mut self, sources: &mut Sources) -> bool {
+    fn obey(&mut self, sources: &mut EventSources) -> bool {
         for command in self.mailbox.collect() {
-            if matches!(command, Command::Quit) {
+            if matches!(command, WorkerCommand::Quit) {
                 return false;
             }
             sources.all().into_iter().for_each(|source| source.command(&command, &mut self.turn));
-            // Who waited is let in, and counts: see `Shared::stop_accepting`.
+            // Who waited is let in, and counts: see `ProxyState::stop_accepting`.
             match command {
-                Command::StopAccepting(working) => drop(working),
+                WorkerCommand::StopAccepting(working) => drop(working),
                 #[cfg(test)]
-                Command::Do(it) => it(),
+                WorkerCommand::Do(it) => it(),
                 _ => {}
             }
         }
@@ -286,9 +291,13 @@ impl Worker {
     }
 }
 
-impl Sources {
-    fn new(turn: &Turn) -> Sources {
-        Sources { tcp: Tcp::new(turn.worker), udp: Udp::new(turn.worker, turn.now), http: Http::new(turn) }
+impl EventSources {
+    fn new(turn: &LoopIteration) -> EventSources {
+        EventSources {
+            tcp: Tcp::new(turn.worker),
+            udp: Udp::new(turn.worker, turn.now),
+            http: Http::new(turn),
+        }
     }
 
     /// Some work was too much for the turn before.
@@ -296,7 +305,7 @@ impl Sources {
         self.tcp.is_behind() || self.udp.is_behind() || self.http.is_behind()
     }
 
-    fn all(&mut self) -> [&mut dyn Source; 3] {
+    fn all(&mut self) -> [&mut dyn EventSource; 3] {
         [&mut self.tcp, &mut self.udp, &mut self.http]
     }
 }
@@ -308,7 +317,7 @@ mod tests {
     #[test]
     fn a_worker_that_cannot_wait_for_events_fails() {
         let mailbox = Arc::new(Mailbox::new().expect("a mailbox"));
-        let shared = Arc::new(Shared::new(vec![mailbox.clone()]));
+        let shared = Arc::new(ProxyState::new(vec![mailbox.clone()]));
         let mut worker = Worker::new(0, mailbox, shared).expect("a worker");
         worker.turn.epoll = Arc::new(Epoll::broken().expect("a file"));
         let error = worker.run().expect_err("it cannot wait");

@@ -26,7 +26,7 @@ use std::{
 use attacker::Attacker;
 use seaway_model::{
     Kind, L4, LbKey, ObjectRef, Owner, Pool,
-    load_balancer::{BackendProtocol, Passive, Protocol},
+    load_balancer::{BackendProtocol, PassiveHealthCheck, Protocol},
 };
 use seaway_proxy::{OpenError, Statistics};
 use stage::*;
@@ -46,7 +46,7 @@ fn child() {
     let member = std::env::var(MEMBER).expect("the other test names a member").parse().unwrap();
     let speaks = std::env::var(SPEAKS).expect("the other test says what is spoken");
     let stage = Stage::with_workers(if speaks == "tcp" { 2 } else { 1 });
-    let passive = Passive { failures: 1, ..Passive::default() };
+    let passive = PassiveHealthCheck { failures: 1, ..PassiveHealthCheck::default() };
     let members = match speaks.as_str() {
         "http" => Pool { protocol: BackendProtocol::Http1, passive: Some(passive), ..pool(&[member]) },
         "udp" => Pool { l4: L4::Udp, ..pool(&[member]) },

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::{Guard, Links, Steering};
+use seaway_announce::{FirewallRules, Links, Steering};
 use seaway_model::{LbKey, load_balancer::ProxyVersion};
 use seaway_proxy::{OpenError, Proxy, Settings};
 use seaway_testkit::{
@@ -303,7 +303,7 @@ fn what_the_machine_translates_takes_no_client_from_a_guarded_address() {
             assert_eq!(heard().as_deref(), Some("sshd"), "nothing is guarded: the pod answers");
             scene.guard(&seaway);
             scene.serves(V4, 8_080);
-            scene.machine.run(Guard::clear).unwrap();
+            scene.machine.run(FirewallRules::clear).unwrap();
             assert_eq!(heard().as_deref(), Some("sshd"), "nothing is guarded any more");
             drop(pod);
         }
@@ -357,7 +357,7 @@ fn a_firewall_that_flushes_all_rules_stops_no_service() {
         scene.guard(&seaway);
         [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
         // All goes with the addresses and the process.
-        scene.machine.run(Guard::clear).unwrap();
+        scene.machine.run(FirewallRules::clear).unwrap();
         drop(seaway);
         assert_eq!(scene.rules().trim(), "");
         drop(sshd);
@@ -380,7 +380,7 @@ fn where_others_can_remove_what_steers_only_what_has_to_be_is_steered() {
         assert_eq!(heard.as_deref(), Some("sshd"), "nothing is guarded now");
         scene.guard(&seaway);
         [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
-        scene.machine.run(|| Guard::clear().and_then(|()| seaway.steering.clear())).unwrap();
+        scene.machine.run(|| FirewallRules::clear().and_then(|()| seaway.steering.clear())).unwrap();
         assert_eq!(scene.rules().trim(), "");
         drop(sshd);
     });

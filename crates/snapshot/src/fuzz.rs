@@ -125,7 +125,7 @@ fn rule(line: &str) -> Rule {
         None => HostPattern::Exact(host.as_str().into()),
     };
     let hosts = if host == "-" { Vec::new() } else { vec![pattern] };
-    let to = Rule::everything_to(Owner::Config("fuzz".into()), PoolId("members".into()));
+    let to = Rule::forward_all(Owner::Config("fuzz".into()), PoolId("members".into()));
     Rule { hosts, matches: vec![it], ..to }
 }
 

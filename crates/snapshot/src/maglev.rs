@@ -73,8 +73,8 @@ fn race(members: &[(u16, u64, u32)], size: u32) -> Box<[u16]> {
 }
 
 fn take_turns(members: &[(u16, u64, u32)], heaviest: u32, size: u32) -> Box<[u16]> {
-    let mut walks: Vec<Walk> =
-        members.iter().map(|(index, hash, weight)| Walk::new(*index, *hash, *weight, size)).collect();
+    let mut walks: Vec<Permutation> =
+        members.iter().map(|(index, hash, weight)| Permutation::new(*index, *hash, *weight, size)).collect();
     // The order of turns must not depend on who else is there: each by its own hash.
     walks.sort_by_key(|walk| (walk.order, walk.member));
     let mut slots = vec![FREE; size as usize].into_boxed_slice();
@@ -97,7 +97,7 @@ fn take_turns(members: &[(u16, u64, u32)], heaviest: u32, size: u32) -> Box<[u16
 }
 
 /// One member's way through the slots.
-struct Walk {
+struct Permutation {
     member: u16,
     weight: u32,
     order: u64,
@@ -106,14 +106,14 @@ struct Walk {
     skip: u32,
 }
 
-impl Walk {
-    fn new(member: u16, hash: u64, weight: u32, size: u32) -> Walk {
+impl Permutation {
+    fn new(member: u16, hash: u64, weight: u32, size: u32) -> Permutation {
         // No size is 0.
         let below = |hash: u64, end: u32| hash.checked_rem(end.into()).unwrap_or_default() as u32;
         let at = below(mix(hash), size);
         // From 1 to size - 1: with a prime size every skip visits every slot.
         let skip = below(mix(hash ^ 0xdead_beef), size.saturating_sub(1)).saturating_add(1);
-        Walk { member, weight, order: hash, credit: 0, at, skip }
+        Permutation { member, weight, order: hash, credit: 0, at, skip }
     }
 
     fn take_next_free(&mut self, slots: &mut [u16], size: u32) {

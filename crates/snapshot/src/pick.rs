@@ -14,12 +14,12 @@ use seaway_model::{Member, load_balancer::Balance};
 
 use crate::{
     hash::{client_hash, exponential, mix},
-    pool::{CompiledPool, Field},
+    pool::{CompiledPool, MemberSet},
 };
 
 /// What is known about members only where traffic runs; asked during a pick, by index.
-pub trait Conditions {
-    fn standing(&self, member: usize) -> Standing;
+pub trait MemberStatusSource {
+    fn standing(&self, member: usize) -> MemberAvailability;
 
     /// Open connections, over all workers.
     fn load(&self, member: usize) -> u32;
@@ -34,8 +34,9 @@ pub trait Conditions {
     fn all_well(&self) -> bool;
 }
 
+/// Whether a member is picked, and when, if others are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberAvailability {
     Usable,
     /// Failed to serve some clients, but not a health check.
     Ejected,
@@ -74,7 +75,7 @@ impl CompiledPool {
         &self,
         client: impl FnOnce() -> std::net::IpAddr,
         cursor: &mut Cursor,
-        conditions: &impl Conditions,
+        conditions: &impl MemberStatusSource,
     ) -> Option<usize> {
         let client = if self.hashes_clients() { client_hash(client()) } else { 0 };
         if !self.backup.is_empty() {
@@ -92,7 +93,7 @@ impl CompiledPool {
         &self,
         client: u64,
         cursor: &mut Cursor,
-        conditions: &impl Conditions,
+        conditions: &impl MemberStatusSource,
     ) -> Option<usize> {
         let [first, second] = match self.needs_backup(conditions) {
             true => [&self.backup, &self.ready],
@@ -107,35 +108,39 @@ impl CompiledPool {
     #[inline(always)]
     fn pick_from(
         &self,
-        field: &Field,
+        field: &MemberSet,
         client: u64,
         cursor: &mut Cursor,
-        conditions: &impl Conditions,
+        conditions: &impl MemberStatusSource,
     ) -> Option<usize> {
         let everybody = conditions.all_well() || self.panics(field, conditions);
-        let first = Tier { pool: self, field, floor: if everybody { Floor::Any } else { Floor::Usable } };
-        let second = Tier { floor: Floor::Ejected, ..first };
+        let first = Tier {
+            pool: self,
+            field,
+            floor: if everybody { MinAvailability::Any } else { MinAvailability::Usable },
+        };
+        let second = Tier { floor: MinAvailability::Ejected, ..first };
         first
             .choose(client, cursor, conditions)
             .or_else(|| if everybody { None } else { second.choose(client, cursor, conditions) })
     }
 
     /// No other ready member can serve this client now, and a backup can.
-    fn needs_backup(&self, conditions: &impl Conditions) -> bool {
+    fn needs_backup(&self, conditions: &impl MemberStatusSource) -> bool {
         let serves = |index: &u32| {
             let member = *index as usize;
-            conditions.standing(member) == Standing::Usable && !conditions.tried(member)
+            conditions.standing(member) == MemberAvailability::Usable && !conditions.tried(member)
         };
         !self.ready.members.iter().any(serves) && self.backup.members.iter().any(serves)
     }
 
     /// Whether a client that has this member may keep it: one that has a backup goes back as soon as another can serve.
-    pub fn may_keep(&self, member: usize, conditions: &impl Conditions) -> bool {
+    pub fn may_keep(&self, member: usize, conditions: &impl MemberStatusSource) -> bool {
         self.members().get(member).is_some_and(|it| !it.backup || self.needs_backup(conditions))
     }
 
     /// Fewer are usable than the threshold asks for: then some answer is better than none.
-    fn panics(&self, field: &Field, conditions: &impl Conditions) -> bool {
+    fn panics(&self, field: &MemberSet, conditions: &impl MemberStatusSource) -> bool {
         let threshold = usize::from(self.pool().panic_threshold);
         if threshold == 0 {
             return false;
@@ -143,14 +148,14 @@ impl CompiledPool {
         let usable = field
             .members
             .iter()
-            .filter(|index| conditions.standing(**index as usize) == Standing::Usable)
+            .filter(|index| conditions.standing(**index as usize) == MemberAvailability::Usable)
             .count();
         usable.saturating_mul(100) < threshold.saturating_mul(field.members.len())
     }
 }
 
 #[derive(Clone, Copy)]
-enum Floor {
+enum MinAvailability {
     Usable,
     Ejected,
     Any,
@@ -159,12 +164,17 @@ enum Floor {
 #[derive(Clone, Copy)]
 struct Tier<'a> {
     pool: &'a CompiledPool,
-    field: &'a Field,
-    floor: Floor,
+    field: &'a MemberSet,
+    floor: MinAvailability,
 }
 
 impl Tier<'_> {
-    fn choose(&self, client: u64, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+    fn choose(
+        &self,
+        client: u64,
+        cursor: &mut Cursor,
+        conditions: &impl MemberStatusSource,
+    ) -> Option<usize> {
         if self.pool.hashes_clients() {
             return self.by_hash(client, conditions);
         }
@@ -182,23 +192,23 @@ impl Tier<'_> {
         }
     }
 
-    fn admits(&self, member: usize, conditions: &impl Conditions) -> bool {
+    fn admits(&self, member: usize, conditions: &impl MemberStatusSource) -> bool {
         if conditions.tried(member) {
             return false;
         }
         match self.floor {
-            Floor::Any => true,
-            Floor::Usable => conditions.standing(member) == Standing::Usable,
-            Floor::Ejected => conditions.standing(member) != Standing::Failed,
+            MinAvailability::Any => true,
+            MinAvailability::Usable => conditions.standing(member) == MemberAvailability::Usable,
+            MinAvailability::Ejected => conditions.standing(member) != MemberAvailability::Failed,
         }
     }
 
-    fn weight(&self, member: usize, conditions: &impl Conditions) -> u64 {
+    fn weight(&self, member: usize, conditions: &impl MemberStatusSource) -> u64 {
         let weight = self.pool.members().get(member).map_or(0, |it| u64::from(it.weight));
         weight.saturating_mul(conditions.warmth(member).clamp(1, 100).into())
     }
 
-    fn next_in_turn(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+    fn next_in_turn(&self, cursor: &mut Cursor, conditions: &impl MemberStatusSource) -> Option<usize> {
         self.rotation(cursor.next).find(|(_, member)| self.admits(*member, conditions)).map(|(at, member)| {
             cursor.next = at.saturating_add(1);
             member
@@ -206,7 +216,7 @@ impl Tier<'_> {
     }
 
     /// Smooth weighted round robin: everybody earns its weight, the richest serves and pays for all.
-    fn by_credit(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+    fn by_credit(&self, cursor: &mut Cursor, conditions: &impl MemberStatusSource) -> Option<usize> {
         let Cursor { credits, .. } = cursor;
         if credits.len() != self.pool.members().len() {
             credits.clear();
@@ -233,7 +243,7 @@ impl Tier<'_> {
         Some(chosen)
     }
 
-    fn least_loaded(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+    fn least_loaded(&self, cursor: &mut Cursor, conditions: &impl MemberStatusSource) -> Option<usize> {
         let mut best: Option<(usize, usize, u64, u64)> = None;
         for (at, member) in self.rotation(cursor.next) {
             if !self.admits(member, conditions) {
@@ -252,7 +262,7 @@ impl Tier<'_> {
         })
     }
 
-    fn better_of_two(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+    fn better_of_two(&self, cursor: &mut Cursor, conditions: &impl MemberStatusSource) -> Option<usize> {
         let one = self.at_random(cursor, conditions)?;
         let other = self.at_random(cursor, conditions)?;
         let load = |member| u64::from(conditions.load(member)).saturating_add(1);
@@ -262,7 +272,7 @@ impl Tier<'_> {
     }
 
     /// Draws by weight and draws again if it must not be; a field where hardly anybody may serve is walked through.
-    fn at_random(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+    fn at_random(&self, cursor: &mut Cursor, conditions: &impl MemberStatusSource) -> Option<usize> {
         for _ in 0..8 {
             let sums = &*self.field.sums;
             let at = match sums.last() {
@@ -284,7 +294,7 @@ impl Tier<'_> {
 
     /// The table's member; without it, the client's flows go to whom the highest of its own hashes says, so that
     /// nobody else's move and the one member's load is spread over all.
-    fn by_hash(&self, client: u64, conditions: &impl Conditions) -> Option<usize> {
+    fn by_hash(&self, client: u64, conditions: &impl MemberStatusSource) -> Option<usize> {
         if std::ptr::eq(self.field, &self.pool.ready) {
             let member = self.pool.table()?.member(client);
             if self.admits(member, conditions) {

@@ -13,7 +13,7 @@ use seaway_model::{
 use crate::{
     hash::member_hash,
     maglev::Maglev,
-    marks::{Mark, Marks},
+    member_cookies::{MemberCookie, MemberCookies},
 };
 
 /// Immutable; swapped in whole. Members keep the order (and so the indexes) of the pool it was made from.
@@ -21,28 +21,28 @@ use crate::{
 pub struct CompiledPool {
     pool: Arc<Pool>,
     /// Those that get new connections as a rule: ready and of some weight.
-    pub(crate) ready: Field,
+    pub(crate) ready: MemberSet,
     /// Ready, and there for when none of the others can serve.
-    pub(crate) backup: Field,
+    pub(crate) backup: MemberSet,
     /// Their answer when nobody is ready: terminating, but still serving.
-    pub(crate) draining: Field,
+    pub(crate) draining: MemberSet,
     pub(crate) hashes: Box<[u64]>,
     table: OnceLock<Option<Maglev>>,
     /// Where clients keep their member by a cookie; else nobody has one.
-    marks: Marks,
+    marks: MemberCookies,
 }
 
 /// Members that are chosen from together.
 #[derive(Debug)]
-pub(crate) struct Field {
+pub(crate) struct MemberSet {
     /// Indexes in the pool.
     pub(crate) members: Box<[u32]>,
     /// Running sums of their weights, for drawing by weight; empty if all weigh the same.
     pub(crate) sums: Box<[u64]>,
 }
 
-impl Field {
-    fn of(pool: &Pool, is_in: impl Fn(&Member) -> bool) -> Field {
+impl MemberSet {
+    fn of(pool: &Pool, is_in: impl Fn(&Member) -> bool) -> MemberSet {
         let members: Box<[u32]> = (0_u32..)
             .zip(&pool.members)
             .filter(|(_, member)| member.weight > 0 && is_in(member))
@@ -55,7 +55,7 @@ impl Field {
             *sum = sum.saturating_add(weight(index).into());
             Some(*sum)
         });
-        Field { sums: sums.collect(), members }
+        MemberSet { sums: sums.collect(), members }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -71,13 +71,13 @@ impl Field {
 impl CompiledPool {
     pub fn compile(pool: Arc<Pool>) -> CompiledPool {
         let is_ready = |member: &Member| member.state == MemberState::Ready;
-        let ready = Field::of(&pool, |member| is_ready(member) && !member.backup);
-        let backup = Field::of(&pool, |member| is_ready(member) && member.backup);
-        let draining = Field::of(&pool, |member| !is_ready(member));
+        let ready = MemberSet::of(&pool, |member| is_ready(member) && !member.backup);
+        let backup = MemberSet::of(&pool, |member| is_ready(member) && member.backup);
+        let draining = MemberSet::of(&pool, |member| !is_ready(member));
         let hashes = pool.members.iter().map(|member| member_hash(member.at)).collect();
         let marks = match pool.affinity {
-            Some(Affinity::Cookie { .. }) => Marks::of(&pool),
-            Some(Affinity::ClientIp(_)) | None => Marks::default(),
+            Some(Affinity::Cookie { .. }) => MemberCookies::of(&pool),
+            Some(Affinity::ClientIp(_)) | None => MemberCookies::default(),
         };
         CompiledPool { ready, backup, draining, hashes, table: OnceLock::new(), marks, pool }
     }
@@ -96,11 +96,11 @@ impl CompiledPool {
     }
 
     /// Who has this mark.
-    pub fn marked(&self, mark: Mark) -> Option<usize> {
+    pub fn marked(&self, mark: MemberCookie) -> Option<usize> {
         self.marks.position(mark)
     }
 
-    pub fn mark_of(&self, at: SocketAddr) -> Option<Mark> {
+    pub fn mark_of(&self, at: SocketAddr) -> Option<MemberCookie> {
         self.marks.at(self.position(at)?)
     }
 

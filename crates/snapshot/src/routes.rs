@@ -24,10 +24,10 @@ use seaway_model::{
     load_balancer::{HostPattern, PathMatch, Rule},
 };
 
-use changes::Changes;
+use changes::RuleChanges;
 use expressions::Compiler;
 use paths::Paths;
-use spellings::{Respelled, spellings};
+use spellings::{RequestWithPath, spellings};
 
 /// What a request asks for. Everything as it was sent; cases and escapes are dealt with here.
 pub trait RequestParts {
@@ -53,7 +53,7 @@ pub struct RouteMatch {
 #[derive(Debug, Default)]
 pub struct Routes {
     /// In their order.
-    rules: Vec<Numbered>,
+    rules: Vec<NumberedRule>,
     /// Numbers of rules that went.
     free: Vec<u32>,
     exact: HashMap<Text, Arc<Paths>>,
@@ -66,7 +66,7 @@ pub struct Routes {
 }
 
 #[derive(Clone, Debug)]
-struct Numbered {
+struct NumberedRule {
     rule: Arc<Rule>,
     number: u32,
 }
@@ -83,7 +83,7 @@ impl Routes {
 
     /// Another list. Which rules stay is seen by their `Arc`; the others alone are compiled.
     pub fn changed_to(&self, rules: &[Arc<Rule>]) -> Routes {
-        let changes = Changes::between(&self.rules, &self.free, rules);
+        let changes = RuleChanges::between(&self.rules, &self.free, rules);
         let mut routes = Routes {
             exact: self.exact.clone(),
             under: self.under.clone(),
@@ -145,7 +145,7 @@ impl Routes {
 
     /// Whether servers may take the path for another one, which a rule protects that `found` knows nothing of. `//admin` and
     /// `/%61dmin` are no `/admin` to a rule, and are it to many servers: the request would pass the protection.
-    pub fn evades<'r>(
+    pub fn may_bypass_rule<'r>(
         &self,
         asked: &impl RequestParts,
         (found, rule): (RouteMatch, &Rule),
@@ -157,8 +157,9 @@ impl Routes {
         // Whoever writes a path so means it.
         let literal = if is_literal(rule, asked.path(), found.prefix) { found.prefix } else { 0 };
         let is_evaded = |path: Vec<u8>| {
-            let meant =
-                self.find(&Respelled { request: asked, path: &path }).filter(|it| it.rule != found.rule);
+            let meant = self
+                .find(&RequestWithPath { request: asked, path: &path })
+                .filter(|it| it.rule != found.rule);
             let Some((meant, other)) = meant.and_then(|it| Some((it, by_number(it.rule)?))) else {
                 return false;
             };

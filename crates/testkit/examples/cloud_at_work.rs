@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_testkit::cloud::{Cloud, Pace, Recorded};
+use seaway_testkit::cloud::{ChangeDuration, Cloud, Recorded};
 use serde_json::{Value, json};
 
 use self::client::Client;
@@ -30,7 +30,7 @@ fn main() {
     let nodes: usize = nodes.expect("how many Nodes are machines of the project?");
     let cloud = Arc::new(Cloud::start());
     let subnet = fill(&cloud, nodes);
-    cloud.pace(Pace::Time(CHANGE));
+    cloud.pace(ChangeDuration::Time(CHANGE));
     let ticking = Arc::downgrade(&cloud);
     thread::spawn(move || {
         let mut last = Instant::now();

@@ -64,7 +64,7 @@ pub fn listener(port: u16) -> Listener {
         port,
         protocol: Protocol::Opaque,
         tls: None,
-        rules: vec![Rule::everything_to(owner(), pool_id()).into()],
+        rules: vec![Rule::forward_all(owner(), pool_id()).into()],
         http: HttpOptions::default(),
         sources: Vec::new(),
         denied: Vec::new(),

@@ -43,15 +43,15 @@ use std::{
 use tokio::task::JoinSet;
 
 use self::{
-    clock::Moment,
+    clock::FakeTime,
     exchange::{Refusal, Reply, Request},
     routes::Service,
     state::State,
 };
-pub use self::{identity::Speaks, journal::Recorded, octavia::Pace};
-pub use crate::faults::{Fault, Hold, On};
+pub use self::{identity::IdentityVersions, journal::Recorded, octavia::ChangeDuration};
+pub use crate::faults::{Fault, RequestHold, RequestMatcher};
 use crate::{
-    faults::{Canned, Script, Struck},
+    faults::{CannedBody, Script, TriggeredFault},
     server::{Server, bind},
 };
 
@@ -63,12 +63,12 @@ const SERVICES: [Service; 5] =
 pub struct Cloud {
     url: String,
     shared: Arc<Shared>,
-    _serves: Serves,
+    _serves: ServerHandle,
 }
 
 /// Ends when it is dropped.
 #[derive(Debug)]
-enum Serves {
+enum ServerHandle {
     Thread { _server: Server },
     Tasks { _all: JoinSet<()> },
 }
@@ -81,7 +81,7 @@ impl Cloud {
     pub fn start() -> Cloud {
         Cloud::served(|listener, shared| {
             let serve = move || sockets::serve(listener, shared);
-            Serves::Thread { _server: Server::start("fake-cloud", serve).expect("a thread") }
+            ServerHandle::Thread { _server: Server::start("fake-cloud", serve).expect("a thread") }
         })
     }
 
@@ -93,14 +93,14 @@ impl Cloud {
         Cloud::served(|listener, shared| {
             let mut all = JoinSet::new();
             all.spawn(sockets::serve(listener, shared));
-            Serves::Tasks { _all: all }
+            ServerHandle::Tasks { _all: all }
         })
     }
 
-    fn served(serve: impl FnOnce(std::net::TcpListener, Arc<Shared>) -> Serves) -> Cloud {
+    fn served(serve: impl FnOnce(std::net::TcpListener, Arc<Shared>) -> ServerHandle) -> Cloud {
         let (listener, address) = bind(Ipv4Addr::LOCALHOST.into()).expect("a free port on the loopback");
         let url = format!("http://{address}");
-        let state = State::new(&url, Moment::of(SystemTime::now()));
+        let state = State::new(&url, FakeTime::of(SystemTime::now()));
         let shared =
             Arc::new(Shared(Mutex::new(Inner { state, script: Script::default(), journal: Vec::new() })));
         let serves = serve(listener, Arc::clone(&shared));
@@ -165,7 +165,7 @@ impl Cloud {
     }
 
     /// How long changes of load balancers take.
-    pub fn pace(&self, pace: Pace) {
+    pub fn pace(&self, pace: ChangeDuration) {
         self.shared.locked().state.octavia.pace = pace;
     }
 }
@@ -187,7 +187,7 @@ impl Shared {
     }
 
     /// Writes the request down. Tells its number, and what is to go wrong with it.
-    fn record(&self, request: &Request, query: &str) -> (usize, Option<Struck<State>>) {
+    fn record(&self, request: &Request, query: &str) -> (usize, Option<TriggeredFault<State>>) {
         let mut inner = self.locked();
         let at = inner.state.now.time();
         inner.journal.push(Recorded::of(request, query, at));
@@ -216,15 +216,21 @@ impl Shared {
         }
     }
 
-    fn canned(&self, request: &Request, status: u16, headers: Vec<(String, String)>, body: Canned) -> Reply {
+    fn canned(
+        &self,
+        request: &Request,
+        status: u16,
+        headers: Vec<(String, String)>,
+        body: CannedBody,
+    ) -> Reply {
         let service = SERVICES.iter().find(|it| request.path.starts_with(it.prefix));
         let mut reply = match (body, service) {
-            (Canned::Json(body), _) => Reply::json(status, body),
-            (Canned::Html(page), _) => Reply::raw(status, page, "text/html"),
-            (Canned::OwnWords, Some(service)) => {
+            (CannedBody::Json(body), _) => Reply::json(status, body),
+            (CannedBody::Html(page), _) => Reply::raw(status, page, "text/html"),
+            (CannedBody::OwnWords, Some(service)) => {
                 (service.refuse)(&Refusal::new(status, "Scripted by a test."))
             }
-            (Canned::OwnWords, None) => Reply::empty(status),
+            (CannedBody::OwnWords, None) => Reply::empty(status),
         };
         reply.headers.extend(headers);
         reply

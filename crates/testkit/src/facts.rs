@@ -53,7 +53,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         source_ranges: Vec::new(),
         unclear_sources: false,
         leaving: false,
-        held: seaway_model::fact::Held::No,
+        held: seaway_model::fact::FinalizerOwner::No,
         publish_not_ready: false,
         published: Vec::new(),
         published_by_us: false,

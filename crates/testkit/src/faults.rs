@@ -12,16 +12,16 @@ pub struct Fault {
     pub(crate) path: String,
     pub(crate) first: usize,
     pub(crate) count: usize,
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: FaultAction,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum FaultAction {
     /// Instead of doing anything.
     Instead {
         status: u16,
         headers: Vec<(String, String)>,
-        body: Canned,
+        body: CannedBody,
     },
     /// The connection ends before anything is done.
     LoseRequest,
@@ -31,12 +31,12 @@ pub(crate) enum Trouble {
     CutShort,
     /// The world as it was when the fault was scripted.
     Stale,
-    Hold(Hold),
-    HoldReply(Hold),
+    Hold(RequestHold),
+    HoldReply(RequestHold),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Canned {
+pub(crate) enum CannedBody {
     /// In the words of the service that was asked.
     OwnWords,
     Json(Value),
@@ -49,15 +49,15 @@ impl Fault {
     ///
     /// # Panics
     /// If there is no blank between the two.
-    pub fn on(pattern: &str) -> On {
+    pub fn on(pattern: &str) -> RequestMatcher {
         let (method, path) = pattern.split_once(' ').expect("a method, a blank, a path");
-        On { method: method.to_owned(), path: path.to_owned(), first: 1, count: 1 }
+        RequestMatcher { method: method.to_owned(), path: path.to_owned(), first: 1, count: 1 }
     }
 
     /// Adds a header to a scripted reply.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Fault {
-        if let Trouble::Instead { headers, .. } = &mut self.trouble {
+        if let FaultAction::Instead { headers, .. } = &mut self.trouble {
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
         self
@@ -66,103 +66,103 @@ impl Fault {
 
 /// Which requests; the next word says what happens to them.
 #[derive(Clone, Debug)]
-pub struct On {
+pub struct RequestMatcher {
     method: String,
     path: String,
     first: usize,
     count: usize,
 }
 
-impl On {
+impl RequestMatcher {
     /// Not the first such request, but the `n`th.
     #[must_use]
-    pub fn nth(mut self, n: usize) -> On {
+    pub fn nth(mut self, n: usize) -> RequestMatcher {
         self.first = n;
         self
     }
 
     /// So many of them, in a row.
     #[must_use]
-    pub fn times(mut self, count: usize) -> On {
+    pub fn times(mut self, count: usize) -> RequestMatcher {
         self.count = count;
         self
     }
 
     #[must_use]
-    pub fn always(self) -> On {
+    pub fn always(self) -> RequestMatcher {
         self.times(usize::MAX)
     }
 
     /// Answered with this status, in the service's own words; nothing is done.
     pub fn status(self, status: u16) -> Fault {
-        self.be(Trouble::Instead { status, headers: Vec::new(), body: Canned::OwnWords })
+        self.be(FaultAction::Instead { status, headers: Vec::new(), body: CannedBody::OwnWords })
     }
 
     /// Answered with this; nothing is done.
     pub fn reply(self, status: u16, body: Value) -> Fault {
-        self.be(Trouble::Instead { status, headers: Vec::new(), body: Canned::Json(body) })
+        self.be(FaultAction::Instead { status, headers: Vec::new(), body: CannedBody::Json(body) })
     }
 
     /// As a proxy in between would answer; nothing is done.
     pub fn html(self, status: u16, page: &str) -> Fault {
-        self.be(Trouble::Instead { status, headers: Vec::new(), body: Canned::Html(page.to_owned()) })
+        self.be(FaultAction::Instead { status, headers: Vec::new(), body: CannedBody::Html(page.to_owned()) })
     }
 
     /// The connection ends, nothing is done.
     pub fn lose_request(self) -> Fault {
-        self.be(Trouble::LoseRequest)
+        self.be(FaultAction::LoseRequest)
     }
 
     /// All is done, then the connection ends without a reply.
     pub fn lose_reply(self) -> Fault {
-        self.be(Trouble::LoseReply)
+        self.be(FaultAction::LoseReply)
     }
 
     /// All is done, but the connection ends in the middle of the reply's body.
     pub fn cut_short(self) -> Fault {
-        self.be(Trouble::CutShort)
+        self.be(FaultAction::CutShort)
     }
 
     /// A read is answered from the state in which the cloud was when this was scripted: what a replica that lags behind,
     /// or a cache, does.
     pub fn stale(self) -> Fault {
-        self.be(Trouble::Stale)
+        self.be(FaultAction::Stale)
     }
 
     /// Nothing is done until the hold is released.
-    pub fn hold(self, hold: &Hold) -> Fault {
-        self.be(Trouble::Hold(hold.clone()))
+    pub fn hold(self, hold: &RequestHold) -> Fault {
+        self.be(FaultAction::Hold(hold.clone()))
     }
 
     /// All is done at once, the reply waits until the hold is released.
-    pub fn hold_reply(self, hold: &Hold) -> Fault {
-        self.be(Trouble::HoldReply(hold.clone()))
+    pub fn hold_reply(self, hold: &RequestHold) -> Fault {
+        self.be(FaultAction::HoldReply(hold.clone()))
     }
 
-    fn be(self, trouble: Trouble) -> Fault {
+    fn be(self, trouble: FaultAction) -> Fault {
         Fault { method: self.method, path: self.path, first: self.first, count: self.count, trouble }
     }
 }
 
 /// Keeps requests waiting until a test lets them go.
 #[derive(Clone, Debug)]
-pub struct Hold(Arc<watch::Sender<Held>>);
+pub struct RequestHold(Arc<watch::Sender<HoldState>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct HoldState {
     waiting: usize,
     released: bool,
 }
 
-impl Default for Hold {
-    fn default() -> Hold {
-        Hold::new()
+impl Default for RequestHold {
+    fn default() -> RequestHold {
+        RequestHold::new()
     }
 }
 
-impl Hold {
-    pub fn new() -> Hold {
-        Hold(Arc::new(watch::Sender::new(Held::default())))
+impl RequestHold {
+    pub fn new() -> RequestHold {
+        RequestHold(Arc::new(watch::Sender::new(HoldState::default())))
     }
 
     /// Until so many requests wait here.
@@ -202,7 +202,7 @@ impl Hold {
         done
     }
 
-    async fn until(&self, is: impl FnMut(&Held) -> bool) {
+    async fn until(&self, is: impl FnMut(&HoldState) -> bool) {
         // It cannot fail: this very value holds the sender.
         _ = self.0.subscribe().wait_for(is).await;
     }
@@ -222,8 +222,8 @@ struct Scripted<P> {
 
 /// What happens to one request.
 #[derive(Debug)]
-pub(crate) struct Struck<P> {
-    pub(crate) trouble: Trouble,
+pub(crate) struct TriggeredFault<P> {
+    pub(crate) trouble: FaultAction,
     #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "only the cloud answers as the world was"))]
     pub(crate) then: Option<Box<P>>,
 }
@@ -236,7 +236,7 @@ impl<P> Default for Script<P> {
 
 impl<P: Clone> Script<P> {
     pub(crate) fn add(&mut self, fault: Fault, now: &P) {
-        let then = matches!(fault.trouble, Trouble::Stale).then(|| Box::new(now.clone()));
+        let then = matches!(fault.trouble, FaultAction::Stale).then(|| Box::new(now.clone()));
         self.0.push(Scripted { fault, seen: 0, then });
     }
 
@@ -245,7 +245,7 @@ impl<P: Clone> Script<P> {
     }
 
     /// Every fault that fits counts the request; the first one that is due strikes.
-    pub(crate) fn strike(&mut self, method: &str, path: &str) -> Option<Struck<P>> {
+    pub(crate) fn strike(&mut self, method: &str, path: &str) -> Option<TriggeredFault<P>> {
         let mut struck = None;
         for scripted in &mut self.0 {
             let fault = &scripted.fault;
@@ -255,7 +255,7 @@ impl<P: Clone> Script<P> {
             scripted.seen += 1;
             let due = scripted.seen >= fault.first && scripted.seen - fault.first < fault.count;
             if due && struck.is_none() {
-                struck = Some(Struck { trouble: fault.trouble.clone(), then: scripted.then.clone() });
+                struck = Some(TriggeredFault { trouble: fault.trouble.clone(), then: scripted.then.clone() });
             }
         }
         struck

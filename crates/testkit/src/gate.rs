@@ -21,15 +21,15 @@ use kube::client::Body;
 pub use cloud::CloudGate;
 
 use crate::{
-    faults::{Canned, Fault, Script, Trouble, fits},
-    server::Lost,
+    faults::{CannedBody, Fault, FaultAction, Script, fits},
+    server::ConnectionLost,
 };
 
 pub(crate) type Answer = Response<Body>;
 
 /// What was scripted, and what came.
 #[derive(Debug, Default)]
-pub(crate) struct Between(Mutex<Inner>);
+pub(crate) struct GateState(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -39,7 +39,7 @@ struct Inner {
     done: Vec<(String, String)>,
 }
 
-impl Between {
+impl GateState {
     pub(crate) fn fail(&self, fault: Fault) {
         self.locked().script.add(fault, &());
     }
@@ -70,9 +70,9 @@ impl Between {
         &self,
         method: &str,
         path: &str,
-        pass: impl Future<Output = Result<Answer, Lost>> + Send + 'static,
+        pass: impl Future<Output = Result<Answer, ConnectionLost>> + Send + 'static,
         words: fn(u16) -> String,
-    ) -> Result<Answer, Lost> {
+    ) -> Result<Answer, ConnectionLost> {
         let answer = self.answer(method, path, pass, words).await?;
         if answer.status().is_success() {
             self.locked().done.push((method.to_owned(), path.to_owned()));
@@ -84,36 +84,36 @@ impl Between {
         &self,
         method: &str,
         path: &str,
-        pass: impl Future<Output = Result<Answer, Lost>> + Send + 'static,
+        pass: impl Future<Output = Result<Answer, ConnectionLost>> + Send + 'static,
         words: fn(u16) -> String,
-    ) -> Result<Answer, Lost> {
+    ) -> Result<Answer, ConnectionLost> {
         // Whoever asked may be gone: what he asked for is done all the same.
-        let passed = async move || tokio::spawn(pass).await.map_err(|_| Lost)?;
+        let passed = async move || tokio::spawn(pass).await.map_err(|_| ConnectionLost)?;
         match self.strike(method, path) {
-            None | Some(Trouble::Stale) => passed().await,
-            Some(Trouble::Instead { status, headers, body }) => Ok(canned(status, headers, body, words)),
-            Some(Trouble::LoseRequest) => Err(Lost),
-            Some(Trouble::LoseReply | Trouble::CutShort) => {
+            None | Some(FaultAction::Stale) => passed().await,
+            Some(FaultAction::Instead { status, headers, body }) => Ok(canned(status, headers, body, words)),
+            Some(FaultAction::LoseRequest) => Err(ConnectionLost),
+            Some(FaultAction::LoseReply | FaultAction::CutShort) => {
                 passed().await?;
-                Err(Lost)
+                Err(ConnectionLost)
             }
-            Some(Trouble::Hold(hold)) => {
+            Some(FaultAction::Hold(hold)) => {
                 let late = tokio::spawn(async move { hold.pass_to(passed()).await });
-                late.await.map_err(|_| Lost)?
+                late.await.map_err(|_| ConnectionLost)?
             }
             // Whoever dies meanwhile was there all the same.
-            Some(Trouble::HoldReply(hold)) => {
+            Some(FaultAction::HoldReply(hold)) => {
                 let late = tokio::spawn(async move {
                     let answer = passed().await?;
                     hold.pass().await;
                     Ok(answer)
                 });
-                late.await.map_err(|_| Lost)?
+                late.await.map_err(|_| ConnectionLost)?
             }
         }
     }
 
-    fn strike(&self, method: &str, path: &str) -> Option<Trouble> {
+    fn strike(&self, method: &str, path: &str) -> Option<FaultAction> {
         let mut inner = self.locked();
         inner.journal.push((method.to_owned(), path.to_owned()));
         inner.script.strike(method, path).map(|struck| struck.trouble)
@@ -129,11 +129,11 @@ fn fitting(all: &[(String, String)], pattern: &str) -> usize {
     all.iter().filter(|(method, path)| fits(of, method) && fits(at, path)).count()
 }
 
-fn canned(status: u16, headers: Vec<(String, String)>, body: Canned, words: fn(u16) -> String) -> Answer {
+fn canned(status: u16, headers: Vec<(String, String)>, body: CannedBody, words: fn(u16) -> String) -> Answer {
     let (kind, body) = match body {
-        Canned::Html(page) => ("text/html", page),
-        Canned::Json(body) => ("application/json", body.to_string()),
-        Canned::OwnWords => ("application/json", words(status)),
+        CannedBody::Html(page) => ("text/html", page),
+        CannedBody::Json(body) => ("application/json", body.to_string()),
+        CannedBody::OwnWords => ("application/json", words(status)),
     };
     let mut answer = Response::new(Body::from(body.into_bytes()));
     *answer.status_mut() = status.try_into().expect("tests know their statuses");

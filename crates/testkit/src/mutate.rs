@@ -37,7 +37,7 @@ pub fn hold(corpus: &Path, rounds: usize, measure: Measure, target: impl Fn(&[u8
     }
     let seconds = std::env::var(SECONDS).ok().and_then(|it| it.parse().ok()).unwrap_or_default();
     let (began, rounds) = (Instant::now(), rounds.saturating_mul(properties::cases(1) as usize));
-    let mut dice = Dice::new(properties::seed());
+    let mut dice = Xorshift::new(properties::seed());
     for round in 0.. {
         if is_over(round, rounds, began.elapsed(), Duration::from_secs(seconds)) {
             return;
@@ -66,7 +66,7 @@ fn attempt(input: &[u8], measure: Measure, target: &(impl Fn(&[u8]) + RefUnwindS
 }
 
 /// One, two, four or eight random edits of a random seed: what is changed a little still is nearly what it was.
-pub fn mutation(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+pub fn mutation(seeds: &[Vec<u8>], dice: &mut Xorshift) -> Vec<u8> {
     let mut bytes = seeds[dice.below(seeds.len())].clone();
     for _ in 0..1 << dice.below(4) {
         edit(&mut bytes, seeds, dice);
@@ -76,11 +76,11 @@ pub fn mutation(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
 
 /// Marsaglia's xorshift64: all the randomness that this needs.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Xorshift(u64);
 
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed.max(1))
+impl Xorshift {
+    pub fn new(seed: u64) -> Xorshift {
+        Xorshift(seed.max(1))
     }
 
     pub fn roll(&mut self) -> u64 {
@@ -129,7 +129,7 @@ const AWKWARD: &[&[u8]] = &[
     b"\xc0\x80",
 ];
 
-fn edit(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut Dice) {
+fn edit(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut Xorshift) {
     let at = dice.below(bytes.len() + 1);
     let until = at + dice.below((bytes.len() - at).min(16) + 1);
     match dice.below(8) {
@@ -223,7 +223,7 @@ mod tests {
     fn mutations_are_the_same_every_time() {
         let seeds = [b"one".to_vec(), b"another".to_vec()];
         let run = || -> Vec<_> {
-            let mut dice = Dice::new(7);
+            let mut dice = Xorshift::new(7);
             (0..50).map(|_| mutation(&seeds, &mut dice)).collect()
         };
         assert_eq!(run(), run());

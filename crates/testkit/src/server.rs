@@ -87,25 +87,25 @@ pub(crate) async fn accept<F: Future<Output = ()> + Send + 'static>(
 pub(crate) async fn converse<B, F>(stream: TcpStream, answer: impl Fn(Request<Incoming>) -> F)
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
-    F: Future<Output = Result<Response<B>, Lost>>,
+    F: Future<Output = Result<Response<B>, ConnectionLost>>,
 {
     // An error here is one that a test scripted, or a client that went away.
     _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
 }
 
 /// All that was sent with a request.
-pub(crate) async fn whole(body: Incoming) -> Result<Bytes, Lost> {
-    Ok(body.collect().await.map_err(|_| Lost)?.to_bytes())
+pub(crate) async fn whole(body: Incoming) -> Result<Bytes, ConnectionLost> {
+    Ok(body.collect().await.map_err(|_| ConnectionLost)?.to_bytes())
 }
 
 /// The connection ends without another word.
 #[derive(Debug)]
-pub(crate) struct Lost;
+pub(crate) struct ConnectionLost;
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for ConnectionLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("lost on purpose")
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for ConnectionLost {}

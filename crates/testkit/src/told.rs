@@ -8,7 +8,7 @@ use seaway_model::{
 };
 
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct SourceReports {
     pub facts: BTreeMap<FactRef, Fact>,
     pub problems: BTreeMap<ObjectRef, Vec<Problem>>,
     pub gone: Vec<FactRef>,
@@ -21,7 +21,7 @@ pub struct Told {
     pub puts: usize,
 }
 
-impl Told {
+impl SourceReports {
     /// # Panics
     /// At what no source may say: that nothing is gone or mended, that a kind is told twice, what only we decide.
     pub fn learn(&mut self, change: Change) {
@@ -50,14 +50,14 @@ impl Told {
                 assert!(!self.synced.contains(&kind), "{kind} is told twice");
                 self.synced.push(kind);
             }
-            Change::Silent(host) => {
+            Change::HostSilent(host) => {
                 let there = self.facts.remove(&FactRef::Host(host.clone())).is_some();
                 assert!(there, "what was never there is silent: {host}");
                 self.silent.push(host);
             }
-            Change::Unreported(..) => {}
-            Change::SetBack => self.synced.clear(),
-            Change::NotAsked(kind) => self.synced.retain(|it| *it != kind),
+            Change::HostUnreported(..) => {}
+            Change::SourceRestored => self.synced.clear(),
+            Change::NotWatched(kind) => self.synced.retain(|it| *it != kind),
             Change::Overwritten(object) => self.overwritten.push(object),
             other => panic!("no source says {other:?}"),
         }

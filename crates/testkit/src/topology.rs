@@ -50,7 +50,7 @@ pub use namespace::Namespace;
 pub use openstack::{OpenStack, Project, SHARED};
 pub use processes::{Running, command};
 pub use relay::Relay;
-pub use rights::Rights;
+pub use rights::CapabilitySets;
 pub use routers::{Bird, Frr, GoBgp, lacks_routers};
 pub use streams::{Backend, Talk, connect_from};
 pub use web::Web;

@@ -37,8 +37,8 @@ use tokio::{runtime, sync::oneshot};
 
 use self::connection::Connection;
 pub use self::{
-    connection::Answer,
-    load::{Failure, Heard, Load, Tally},
+    connection::Response,
+    load::{Failure, Load, LoadResults, TargetResults},
     member::Member,
 };
 
@@ -149,7 +149,7 @@ impl Clients {
     }
 
     /// Asks once, on a new connection.
-    pub fn ask(&self, target: &Target) -> io::Result<Answer> {
+    pub fn ask(&self, target: &Target) -> io::Result<Response> {
         let (tell, told) = mpsc::channel();
         let target = Target { kept: false, ..target.clone() };
         self.runtime.spawn(async move {

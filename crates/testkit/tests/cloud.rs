@@ -7,7 +7,7 @@ mod client;
 use std::{thread, time::Duration};
 
 use client::Client;
-use seaway_testkit::cloud::{Cloud, Fault, Hold, Pace, Speaks};
+use seaway_testkit::cloud::{ChangeDuration, Cloud, Fault, IdentityVersions, RequestHold};
 use serde_json::{Value, json};
 
 const BALANCERS: &str = "/load-balancer/v2/lbaas/loadbalancers";
@@ -34,7 +34,7 @@ fn a_created_load_balancer_is_pending_for_one_look_and_then_active() {
 #[test]
 fn with_a_pace_of_time_only_the_clock_ends_what_is_pending() {
     let cloud = Cloud::start();
-    cloud.pace(Pace::Time(Duration::from_secs(60)));
+    cloud.pace(ChangeDuration::Time(Duration::from_secs(60)));
     let client = Client::signed_in(&cloud, "demo");
     let id = client.create(BALANCERS, shop(&client), "loadbalancer");
     let url = format!("{BALANCERS}/{id}");
@@ -134,7 +134,7 @@ fn a_changed_password_is_the_one_that_is_asked_for() {
 fn a_held_request_waits_for_its_release() {
     let cloud = Cloud::start();
     let client = Client::signed_in(&cloud, "demo");
-    let hold = Hold::new();
+    let hold = RequestHold::new();
     cloud.fail(Fault::on("GET */loadbalancers").hold(&hold));
     thread::scope(|scope| {
         let reply = scope.spawn(|| client.send("GET", BALANCERS, None).expect("a reply").status);
@@ -194,7 +194,7 @@ fn a_user_without_a_role_for_load_balancers_is_refused() {
 #[test]
 fn an_old_keystone_has_no_version_3() {
     let cloud = Cloud::start();
-    cloud.speak(Speaks::V2);
+    cloud.speak(IdentityVersions::V2);
     assert_eq!(Client::sign_in(&cloud, "demo", "demopw").status, 404);
     let client = Client::signed_in_by_v2(&cloud, "demo");
     assert_eq!(client.get(BALANCERS)["loadbalancers"], json!([]));

@@ -15,15 +15,15 @@ use crate::threads::{Sample, sample, sample_named};
 
 /// Held by a part for as long as it lives. Dropping it says that the part has ended.
 #[derive(Debug)]
-pub struct Heartbeat(Pulse);
+pub struct Heartbeat(HeartbeatHandle);
 
 /// Beats for a part, from deeper within it.
 #[derive(Clone, Debug)]
-pub struct Pulse(Arc<State>);
+pub struct HeartbeatHandle(Arc<State>);
 
 /// A part as the watchdog sees it.
 #[derive(Clone)]
-pub struct Part {
+pub struct WatchedPart {
     state: Arc<State>,
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
     /// The names of its threads, of a part that has many.
@@ -44,15 +44,16 @@ struct State {
 }
 
 impl Heartbeat {
-    pub fn new(name: impl Into<Box<str>>) -> (Heartbeat, Part) {
+    pub fn new(name: impl Into<Box<str>>) -> (Heartbeat, WatchedPart) {
         let state = Arc::new(State {
             name: name.into(),
             beats: AtomicU64::new(0),
             thread: AtomicI32::new(0),
             ended: AtomicBool::new(false),
         });
-        let part = Part { state: state.clone(), wake: None, threads: None, silence: None, may_end: false };
-        (Heartbeat(Pulse(state)), part)
+        let part =
+            WatchedPart { state: state.clone(), wake: None, threads: None, silence: None, may_end: false };
+        (Heartbeat(HeartbeatHandle(state)), part)
     }
 
     /// From now on the part runs on the calling thread, and beats at least whenever it is woken.
@@ -80,12 +81,12 @@ impl Heartbeat {
         done
     }
 
-    pub fn pulse(&self) -> Pulse {
+    pub fn pulse(&self) -> HeartbeatHandle {
         self.0.clone()
     }
 }
 
-impl Pulse {
+impl HeartbeatHandle {
     #[inline]
     pub fn beat(&self) {
         // One thread at a time beats: no read-modify-write is needed.
@@ -101,31 +102,31 @@ impl Drop for Heartbeat {
     }
 }
 
-impl Part {
+impl WatchedPart {
     /// Gives an idle part a turn, from the watchdog's thread; must not block.
     #[must_use]
-    pub fn woken_by(mut self, wake: impl Fn() + Send + Sync + 'static) -> Part {
+    pub fn woken_by(mut self, wake: impl Fn() + Send + Sync + 'static) -> WatchedPart {
         self.wake = Some(Arc::new(wake));
         self
     }
 
     /// It runs on all threads of this name, and beats by itself.
     #[must_use]
-    pub fn of_threads(mut self, name: &'static str) -> Part {
+    pub fn of_threads(mut self, name: &'static str) -> WatchedPart {
         self.threads = Some(name);
         self
     }
 
     /// It has timers, by which it beats at least this often, whatever it waits for.
     #[must_use]
-    pub fn with_allowed_silence(mut self, silence: Duration) -> Part {
+    pub fn with_allowed_silence(mut self, silence: Duration) -> WatchedPart {
         self.silence = Some(silence);
         self
     }
 
     /// Its end is no fault: another part works with it, and tells it to end.
     #[must_use]
-    pub fn allowed_to_end(mut self) -> Part {
+    pub fn allowed_to_end(mut self) -> WatchedPart {
         self.may_end = true;
         self
     }
@@ -164,7 +165,7 @@ impl Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for WatchedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Part").field(&self.state.name).finish()
     }

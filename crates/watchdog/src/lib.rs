@@ -18,18 +18,18 @@
 //! time, sleep is not counted. Once [`HANG_LIMIT`] is lost, the part hangs.
 //!
 //! A task of a runtime has no thread: it is judged while it is being polled, on the thread that polls it. One that waits is well;
-//! whatever it waits for has a limit of its own. Where it has timers of its own, [`Part::with_allowed_silence`] bounds the wait, too.
-//! [`Part::of_threads`] judges a runtime as a whole.
+//! whatever it waits for has a limit of its own. Where it has timers of its own, [`WatchedPart::with_allowed_silence`] bounds the
+//! wait, too. [`WatchedPart::of_threads`] judges a runtime as a whole.
 //!
 //! The crate does not know what the parts do, nor what is done about one that hangs.
 
+mod hang_detector;
 mod heartbeat;
-mod judge;
 mod task;
 mod threads;
 mod watch;
 
-pub use heartbeat::{Heartbeat, Part, Pulse};
-pub use judge::HANG_LIMIT;
+pub use hang_detector::HANG_LIMIT;
+pub use heartbeat::{Heartbeat, HeartbeatHandle, WatchedPart};
 pub use task::WatchedFuture;
-pub use watch::{Fault, Pace, Watchdog, Watching};
+pub use watch::{PartFailure, WatchGuard, Watchdog, WatchdogTimings};

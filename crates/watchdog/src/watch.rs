@@ -8,31 +8,31 @@ use std::{
 };
 
 use crate::{
-    heartbeat::Part,
-    judge::{HANG_LIMIT, HangDetector, NOTABLE_DELAY},
+    hang_detector::{HANG_LIMIT, HangDetector, NOTABLE_DELAY},
+    heartbeat::WatchedPart,
 };
 
 /// How often is looked, and how much may be lost. Tests look more often.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct WatchdogTimings {
     pub look: Duration,
     pub limit: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { look: Duration::from_secs(1), limit: HANG_LIMIT }
+impl Default for WatchdogTimings {
+    fn default() -> WatchdogTimings {
+        WatchdogTimings { look: Duration::from_secs(1), limit: HANG_LIMIT }
     }
 }
 
 /// A part that hangs or has ended, though it is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct PartFailure {
     pub part: Box<str>,
     pub hangs: bool,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PartFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.part, if self.hangs { "hangs" } else { "has ended" })
     }
@@ -48,29 +48,32 @@ struct Owner {
 }
 
 struct Shared {
-    pace: Pace,
+    pace: WatchdogTimings,
     parts: Mutex<Parts>,
     stopped: Condvar,
-    fault: OnceLock<Fault>,
+    fault: OnceLock<PartFailure>,
 }
 
 #[derive(Default)]
 struct Parts {
     stopping: bool,
     next: u64,
-    watched: Vec<(u64, Part, HangDetector)>,
+    watched: Vec<(u64, WatchedPart, HangDetector)>,
 }
 
 /// Parts that are watched until this is dropped; from then on they may end.
 #[must_use]
-pub struct Watching {
+pub struct WatchGuard {
     shared: Weak<Shared>,
     number: u64,
 }
 
 impl Watchdog {
     /// Calls `on_fault` once, with the first fault. It may block, for nothing is looked at afterwards.
-    pub fn start(pace: Pace, on_fault: impl FnOnce(&Fault) + Send + 'static) -> std::io::Result<Watchdog> {
+    pub fn start(
+        pace: WatchdogTimings,
+        on_fault: impl FnOnce(&PartFailure) + Send + 'static,
+    ) -> std::io::Result<Watchdog> {
         let shared = Arc::new(Shared {
             pace,
             parts: Mutex::default(),
@@ -86,19 +89,19 @@ impl Watchdog {
         Ok(Watchdog(Arc::new(Owner { shared, thread: Some(thread) })))
     }
 
-    pub fn watch(&self, parts: impl IntoIterator<Item = Part>) -> Watching {
+    pub fn watch(&self, parts: impl IntoIterator<Item = WatchedPart>) -> WatchGuard {
         let shared = &self.0.shared;
         let mut all = shared.lock();
         let number = all.next;
         all.next += 1;
         all.watched.extend(parts.into_iter().map(|part| (number, part, HangDetector::default())));
-        Watching { shared: Arc::downgrade(shared), number }
+        WatchGuard { shared: Arc::downgrade(shared), number }
     }
 
     /// Why this process is not well.
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn failure(&self) -> Option<PartFailure> {
         let ended = || self.0.thread.as_ref().is_none_or(JoinHandle::is_finished);
-        let itself = || Fault { part: "the watchdog".into(), hangs: false };
+        let itself = || PartFailure { part: "the watchdog".into(), hangs: false };
         self.0.shared.fault.get().cloned().or_else(|| ended().then(itself))
     }
 }
@@ -118,7 +121,7 @@ impl Drop for Owner {
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.lock().watched.retain(|(number, ..)| *number != self.number);
@@ -133,7 +136,7 @@ impl Shared {
     }
 
     /// Until there is a fault, or nobody wants to know.
-    fn run(&self) -> Option<Fault> {
+    fn run(&self) -> Option<PartFailure> {
         let look = self.pace.look;
         let mut parts = self.lock();
         loop {
@@ -155,7 +158,7 @@ impl Shared {
 }
 
 impl Parts {
-    fn look(&mut self, pace: Pace, fair: bool) -> Option<Fault> {
+    fn look(&mut self, pace: WatchdogTimings, fair: bool) -> Option<PartFailure> {
         let seen: Vec<_> =
             self.watched.iter().map(|(_, part, _)| (part.has_ended(), part.beats(), part.sample())).collect();
         let starved = (self.watched.iter().zip(&seen))
@@ -165,7 +168,7 @@ impl Parts {
             let hangs = judge.observe(beats, sample, pace.look, fair) >= pace.limit
                 || part.allowed_silence().is_some_and(|silence| judge.silent_for() >= silence);
             if ended || hangs {
-                return Some(Fault { part: part.name().into(), hangs: !ended });
+                return Some(PartFailure { part: part.name().into(), hangs: !ended });
             }
             part.wake();
         }

@@ -9,9 +9,12 @@
 )]
 
 use crate::{
-    hello::{self, Hello},
-    http::{self, Body, Chunks, Field, Limits, Method, Piece, Reading, Request, Response, Status},
-    http2::{Connection, FrameEvent, Ours},
+    hello::{self, HelloProgress},
+    http::{
+        self, BodyFraming, ChunkPiece, ChunkedDecoder, Field, Limits, Method, ReadProgress, Request,
+        Response, StatusLine,
+    },
+    http2::{Connection, FrameEvent, LocalSettings},
     proxy::{self, Header, Parsed},
 };
 
@@ -43,17 +46,17 @@ pub fn hello(bytes: &[u8]) {
     let whole = hello::read(bytes);
     for cut in (0..bytes.len()).step_by(5) {
         let part = hello::read(&bytes[..cut]);
-        assert!(part == Hello::More || part == whole, "with only {cut} bytes the verdict is another");
+        assert!(part == HelloProgress::More || part == whole, "with only {cut} bytes the verdict is another");
     }
     match &whole {
-        Hello::More => {}
-        Hello::Is(asked) => {
+        HelloProgress::More => {}
+        HelloProgress::Is(asked) => {
             assert_eq!(hello::read(&[bytes, b"more"].concat()), whole);
             let name = asked.name.as_deref().unwrap_or("a");
             assert!(name.split('.').all(|label| !label.is_empty()) && name.len() <= 253);
             assert!(!name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii_graphic()));
         }
-        Hello::Refused(_) => assert_eq!(hello::read(&[bytes, b"more"].concat()), whole),
+        HelloProgress::Refused(_) => assert_eq!(hello::read(&[bytes, b"more"].concat()), whole),
     }
 }
 
@@ -62,12 +65,12 @@ pub fn status(bytes: &[u8]) {
     let whole = http::status(bytes);
     for cut in 0..bytes.len().min(http::STATUS_LINE_MAX) {
         let part = http::status(&bytes[..cut]);
-        assert!(part == Status::Partial || part == whole, "with only {cut} bytes the verdict is another");
+        assert!(part == StatusLine::Partial || part == whole, "with only {cut} bytes the verdict is another");
     }
     match whole {
-        Status::Partial => assert!(bytes.len() < http::STATUS_LINE_MAX),
-        Status::Code(code) => assert!((100..1000).contains(&code)),
-        Status::Invalid => {}
+        StatusLine::Partial => assert!(bytes.len() < http::STATUS_LINE_MAX),
+        StatusLine::Code(code) => assert!((100..1000).contains(&code)),
+        StatusLine::Invalid => {}
     }
 }
 
@@ -75,8 +78,13 @@ pub fn status(bytes: &[u8]) {
 /// heard is one head to the strict reader, or none: nothing in a field becomes a line or a request of its own.
 pub fn frames(bytes: &[u8]) {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let ours =
-        Ours { head: 1024, streams: 4, stream_window: 1 << 15, connection_window: 1 << 16, is_shared: false };
+    let ours = LocalSettings {
+        head: 1024,
+        streams: 4,
+        stream_window: 1 << 15,
+        connection_window: 1 << 16,
+        is_shared: false,
+    };
     let bytes = [&SETTINGS[..], bytes].concat();
     let server = || Connection::<usize>::server(ours, true);
     let client = || {
@@ -120,7 +128,7 @@ fn listened(side: &mut Connection<usize>, bytes: &[u8], piece: usize) -> Vec<Str
                     assert!(held.is_none_or(|held| held <= 1 << 15), "more than its window");
                 }
                 if let FrameEvent::Leaves { last } = heard {
-                    side.give_up_after(last);
+                    side.drop_streams_after(last);
                 }
                 assert!(side.open() <= 4 && side.held() <= bytes.len());
             }
@@ -140,14 +148,14 @@ fn is_one_head(heard: &FrameEvent<'_>, lines: &[u8]) {
         FrameEvent::Request { .. } => {
             let mut request = Request::default();
             let verdict = request.read(&head, &Limits::default());
-            assert!(verdict != Reading::More, "{text}");
-            verdict != Reading::Whole || request.length == head.len()
+            assert!(verdict != ReadProgress::More, "{text}");
+            verdict != ReadProgress::Whole || request.length == head.len()
         }
         FrameEvent::Response { .. } => {
             let mut response = Response::default();
             let verdict = response.read(&head, Method::Get, &Limits::default());
-            assert!(verdict != Reading::More, "{text}");
-            verdict != Reading::Whole || response.length == head.len()
+            assert!(verdict != ReadProgress::More, "{text}");
+            verdict != ReadProgress::Whole || response.length == head.len()
         }
         _ => text.split_terminator("\r\n").all(|line| line.contains(": ") && !line.contains(['\r', '\n'])),
     };
@@ -163,7 +171,7 @@ pub fn request(bytes: &[u8]) {
     let mut growing = Request::default();
     for cut in (0..bytes.len().min(limits.head)).step_by(7) {
         match growing.read(&bytes[..cut], &limits) {
-            Reading::More => {}
+            ReadProgress::More => {}
             early => {
                 assert_eq!(early, verdict, "with only {cut} bytes the verdict is another");
                 break;
@@ -171,7 +179,7 @@ pub fn request(bytes: &[u8]) {
         }
     }
     assert_eq!(growing.read(bytes, &limits), verdict);
-    if verdict != Reading::Whole {
+    if verdict != ReadProgress::Whole {
         return;
     }
     let head = &bytes[..whole.length];
@@ -189,14 +197,21 @@ pub fn request(bytes: &[u8]) {
     plain.extend_from_slice(b" HTTP/1.1\r\nHost: ");
     plain.extend_from_slice(whole.authority.of(head));
     match whole.body {
-        Body::Length(length) => plain.extend_from_slice(format!("\r\nContent-Length: {length}").as_bytes()),
-        Body::Chunked => plain.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
-        Body::None | Body::Tunnel => {}
-        Body::UntilClose => panic!("a request has no such body"),
+        BodyFraming::Length(length) => {
+            plain.extend_from_slice(format!("\r\nContent-Length: {length}").as_bytes())
+        }
+        BodyFraming::Chunked => plain.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
+        BodyFraming::None | BodyFraming::Tunnel => {}
+        BodyFraming::UntilClose => panic!("a request has no such body"),
     }
     plain.extend_from_slice(b"\r\n\r\n");
     let mut again = Request::default();
-    assert_eq!(again.read(&plain, &Limits::default()), Reading::Whole, "{}", String::from_utf8_lossy(&plain));
+    assert_eq!(
+        again.read(&plain, &Limits::default()),
+        ReadProgress::Whole,
+        "{}",
+        String::from_utf8_lossy(&plain)
+    );
     assert_eq!((again.method, again.body), (whole.method, whole.body));
     assert_eq!(again.authority.of(&plain), whole.authority.of(head));
 }
@@ -211,17 +226,17 @@ pub fn response(bytes: &[u8]) {
         for cut in (0..bytes.len().min(limits.head)).step_by(7) {
             let early = growing.read(&bytes[..cut], method, &limits);
             assert!(
-                early == Reading::More || early == verdict,
+                early == ReadProgress::More || early == verdict,
                 "with only {cut} bytes the verdict is another"
             );
-            if early != Reading::More {
+            if early != ReadProgress::More {
                 break;
             }
         }
-        if verdict == Reading::Whole {
+        if verdict == ReadProgress::Whole {
             head_holds(&bytes[..whole.length], &whole.fields, &limits);
             assert!((100..1000).contains(&whole.status));
-            assert!(!whole.persists || !matches!(whole.body, Body::UntilClose | Body::Tunnel));
+            assert!(!whole.persists || !matches!(whole.body, BodyFraming::UntilClose | BodyFraming::Tunnel));
         }
     }
 }
@@ -249,21 +264,21 @@ pub fn chunks(bytes: &[u8]) {
 /// The body, and how it ended: the bytes that it was, or refused, or not yet.
 fn unchunked(bytes: &[u8], step: usize) -> (Vec<u8>, Option<Result<usize, ()>>) {
     let limits = Limits { head: 256, target: 1, fields: 4 };
-    let (mut chunks, mut body, mut done, mut end) = (Chunks::default(), Vec::new(), 0, 0);
+    let (mut chunks, mut body, mut done, mut end) = (ChunkedDecoder::default(), Vec::new(), 0, 0);
     while end < bytes.len() {
         end = (end + step).min(bytes.len());
         loop {
             let seen = &bytes[done..end];
             match chunks.next(seen, &limits) {
-                Piece::More { skip: 0 } => break,
-                Piece::More { skip } => done += skip,
-                Piece::Data { skip, length } => {
+                ChunkPiece::More { skip: 0 } => break,
+                ChunkPiece::More { skip } => done += skip,
+                ChunkPiece::Data { skip, length } => {
                     assert!(length > 0);
                     body.extend_from_slice(&seen[skip..skip + length]);
                     done += skip + length;
                 }
-                Piece::End { length } => return (body, Some(Ok(done + length))),
-                Piece::Refused(_) => return (body, Some(Err(()))),
+                ChunkPiece::End { length } => return (body, Some(Ok(done + length))),
+                ChunkPiece::Refused(_) => return (body, Some(Err(()))),
             }
         }
     }

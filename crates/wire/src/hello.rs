@@ -5,7 +5,7 @@
 
 /// What the bytes so far say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hello {
+pub enum HelloProgress {
     /// It is not whole yet.
     More,
     Is(ClientHello),
@@ -33,13 +33,13 @@ const APPLICATION_PROTOCOLS: u16 = 16;
 /// The list of that protocol alone, with the lengths of list and name.
 const VALIDATION_ALONE: &[u8] = b"\x00\x0b\x0aacme-tls/1";
 
-pub fn read(bytes: &[u8]) -> Hello {
+pub fn read(bytes: &[u8]) -> HelloProgress {
     match message(bytes) {
-        Err(refused) => Hello::Refused(refused),
-        Ok(None) => Hello::More,
+        Err(refused) => HelloProgress::Refused(refused),
+        Ok(None) => HelloProgress::More,
         Ok(Some(message)) => match asked(&message) {
-            Ok(asked) => Hello::Is(asked),
-            Err(refused) => Hello::Refused(refused),
+            Ok(asked) => HelloProgress::Is(asked),
+            Err(refused) => HelloProgress::Refused(refused),
         },
     }
 }

@@ -27,10 +27,10 @@ mod response;
 mod status;
 mod target;
 
-pub use chunked::{Chunks, Piece};
-pub use field::{Field, Known, may_trail};
-pub use framing::Body;
-pub use head::{Limits, Reading, Refusal, Span, Version};
+pub use chunked::{ChunkPiece, ChunkedDecoder};
+pub use field::{Field, KnownHeader, may_trail};
+pub use framing::BodyFraming;
+pub use head::{ByteRange, HeadError, Limits, ReadProgress, Version};
 pub use request::{Method, Request};
 pub use response::Response;
-pub use status::{STATUS_LINE_MAX, Status, status};
+pub use status::{STATUS_LINE_MAX, StatusLine, status};

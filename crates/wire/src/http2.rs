@@ -18,10 +18,10 @@ mod fields;
 mod frame;
 mod head;
 mod huffman;
-mod slots;
+mod stream_table;
 mod table;
 
-pub use connection::{Broken, Connection, FrameEvent, Ours, RequestInfo};
-pub use fields::Block;
-pub use frame::{PREFACE, Reason};
-pub use slots::Key;
+pub use connection::{Connection, ConnectionError, FrameEvent, LocalSettings, RequestInfo};
+pub use fields::FieldBlock;
+pub use frame::{ErrorCode, PREFACE};
+pub use stream_table::StreamKey;

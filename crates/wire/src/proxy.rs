@@ -133,12 +133,12 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forwarded {
     pub transport: Transport,
-    ends: Ends,
+    ends: Endpoints,
 }
 
 /// Both ends of a connection; a header has no room for two families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Ends {
+enum Endpoints {
     V4 { source: SocketAddrV4, destination: SocketAddrV4 },
     V6 { source: SocketAddrV6, destination: SocketAddrV6 },
 }
@@ -148,26 +148,26 @@ impl Forwarded {
     /// one end in each family, both are told as IPv6.
     pub fn new(transport: Transport, source: SocketAddr, destination: SocketAddr) -> Forwarded {
         let ends = match (source.ip().to_canonical(), destination.ip().to_canonical()) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => Ends::V4 {
+            (IpAddr::V4(from), IpAddr::V4(to)) => Endpoints::V4 {
                 source: SocketAddrV4::new(from, source.port()),
                 destination: SocketAddrV4::new(to, destination.port()),
             },
-            _ => Ends::V6 { source: as_v6(source), destination: as_v6(destination) },
+            _ => Endpoints::V6 { source: as_v6(source), destination: as_v6(destination) },
         };
         Forwarded { transport, ends }
     }
 
     pub fn source(&self) -> SocketAddr {
         match self.ends {
-            Ends::V4 { source, .. } => source.into(),
-            Ends::V6 { source, .. } => source.into(),
+            Endpoints::V4 { source, .. } => source.into(),
+            Endpoints::V6 { source, .. } => source.into(),
         }
     }
 
     pub fn destination(&self) -> SocketAddr {
         match self.ends {
-            Ends::V4 { destination, .. } => destination.into(),
-            Ends::V6 { destination, .. } => destination.into(),
+            Endpoints::V4 { destination, .. } => destination.into(),
+            Endpoints::V6 { destination, .. } => destination.into(),
         }
     }
 }

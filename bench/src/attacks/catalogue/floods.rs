@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Attack, Shared, anew, client_hello, get, ports, request_for, takes_nothing};
+use super::{Attack, SharedMember, anew, client_hello, get, ports, request_for, takes_nothing};
 use crate::attacks::hostile::bytes::Bytes;
 use crate::attacks::hostile::{Script, TURN};
 
@@ -15,7 +15,7 @@ pub const CONNECTIONS: usize = 512;
 const LONG: usize = 2_000;
 
 pub fn floods() -> Vec<Attack> {
-    let of = |name, port, what, script| Attack { name, what, shared: Shared::Flood(port), script };
+    let of = |name, port, what, script| Attack { name, what, shared: SharedMember::Flood(port), script };
     let asks = |request: String, times| {
         Script::Bytes(Bytes {
             again: request.repeat(times).into_bytes(),

@@ -5,7 +5,7 @@ use std::net::{SocketAddrV4, UdpSocket};
 
 use anyhow::{Context, Result};
 
-use super::{Asked, Asks, PATIENCE};
+use super::{HonestClient, PATIENCE, RequestOutcome};
 use crate::pace::now;
 use crate::sys::{Epoll, Event, READABLE};
 
@@ -13,7 +13,7 @@ const FLOWS: usize = 16;
 
 pub struct Datagrams {
     flows: Vec<UdpSocket>,
-    asked: Vec<Asked>,
+    asked: Vec<RequestOutcome>,
     waiting: usize,
 }
 
@@ -31,10 +31,10 @@ impl Datagrams {
     }
 }
 
-impl Asks for Datagrams {
+impl HonestClient for Datagrams {
     fn ask(&mut self, _epoll: &Epoll, _base: u64, due: u64) {
         let request = self.asked.len();
-        self.asked.push(Asked { due, answered: None, why: "no answer in time" });
+        self.asked.push(RequestOutcome { due, answered: None, why: "no answer in time" });
         self.waiting += 1;
         // A datagram that could not be sent is missed like any other.
         let _sent = self.flows[request % FLOWS].send(&(request as u64).to_be_bytes());
@@ -70,7 +70,7 @@ impl Asks for Datagrams {
         self.waiting > 0
     }
 
-    fn asked(&mut self) -> &mut Vec<Asked> {
+    fn asked(&mut self) -> &mut Vec<RequestOutcome> {
         &mut self.asked
     }
 }

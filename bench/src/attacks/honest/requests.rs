@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use super::{Asked, Asks, PATIENCE};
+use super::{HonestClient, PATIENCE, RequestOutcome};
 use crate::attacks::member::BODY;
 use crate::load::wire::{self, Wire};
 use crate::pace::now;
@@ -22,7 +22,7 @@ pub struct Requests {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     idle: Vec<usize>,
-    asked: Vec<Asked>,
+    asked: Vec<RequestOutcome>,
     waiting: usize,
     number: u64,
 }
@@ -135,11 +135,11 @@ impl Connection {
     }
 }
 
-impl Asks for Requests {
+impl HonestClient for Requests {
     fn ask(&mut self, epoll: &Epoll, base: u64, due: u64) {
         self.number += 1;
         let request = self.asked.len();
-        self.asked.push(Asked { due, answered: None, why: "" });
+        self.asked.push(RequestOutcome { due, answered: None, why: "" });
         if self.waiting >= MOST {
             self.asked[request].why = "too many wait";
             return;
@@ -207,7 +207,7 @@ impl Asks for Requests {
         self.waiting > 0
     }
 
-    fn asked(&mut self) -> &mut Vec<Asked> {
+    fn asked(&mut self) -> &mut Vec<RequestOutcome> {
         &mut self.asked
     }
 }

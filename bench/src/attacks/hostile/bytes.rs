@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use rustls::client::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use super::Foe;
+use super::Attacker;
 use super::line::Line;
 use crate::load::wire::{self, Wire};
 
@@ -78,7 +78,7 @@ impl Client {
     }
 }
 
-impl Foe for Client {
+impl Attacker for Client {
     fn turn(&mut self, now: Instant) {
         if self.script.tls {
             match self.turn_of_tls() {

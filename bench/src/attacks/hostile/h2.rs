@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::time::Instant;
 
-use super::Foe;
+use super::Attacker;
 use super::line::Line;
 use crate::message::frames::{self, Frame};
 
@@ -209,7 +209,7 @@ impl Client {
     }
 }
 
-impl Foe for Client {
+impl Attacker for Client {
     fn turn(&mut self, now: Instant) {
         match self.line.stands(now) {
             None => return,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::Foe;
+use super::Attacker;
 use crate::contender::seaway::attacked;
 
 /// Its Services are there from the first turn until it goes.
@@ -19,7 +19,7 @@ impl Probes {
     }
 }
 
-impl Foe for Probes {
+impl Attacker for Probes {
     fn turn(&mut self, _now: Instant) {
         if !self.written {
             // Whoever measures sees that nothing more was asked of the contender than before.

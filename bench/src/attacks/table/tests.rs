@@ -14,7 +14,7 @@ fn met_and_not_met_are_said_only_where_nothing_lacks() {
 
 #[test]
 fn what_clients_wait_for_on_their_own_core_is_not_counted_as_work_of_seaway() {
-    let served = |p99| Served { quarters: vec![p99], p99, ..Served::default() };
+    let served = |p99| RequestStats { quarters: vec![p99], p99, ..RequestStats::default() };
     let had = |quiet, attacked| {
         let pair = Pair { quiet: served(quiet), attacked: served(attacked), lost: 0, first_error: None };
         of_pairs(&[&pair], None)
@@ -47,7 +47,12 @@ fn what_is_not_met_stands_first_and_only_seaway_has_targets() {
 
 #[test]
 fn a_busy_core_of_clients_is_noise_only_where_nothing_tells_what_it_costs_them() {
-    let pair = || Pair { quiet: Served::default(), attacked: Served::default(), lost: 0, first_error: None };
+    let pair = || Pair {
+        quiet: RequestStats::default(),
+        attacked: RequestStats::default(),
+        lost: 0,
+        first_error: None,
+    };
     let outcome = |direct, foreign| Outcome {
         shared: None,
         other: pair(),

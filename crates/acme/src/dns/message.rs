@@ -255,11 +255,11 @@ impl Record {
 
 /// What came is no message of DNS.
 #[derive(Debug, PartialEq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedMessage;
 
 impl Reply {
-    pub(super) fn read(bytes: &[u8]) -> Result<Reply, Malformed> {
-        let at = |place| number(bytes, place).ok_or(Malformed);
+    pub(super) fn read(bytes: &[u8]) -> Result<Reply, MalformedMessage> {
+        let at = |place| number(bytes, place).ok_or(MalformedMessage);
         let (id, flags) = (at(0)?, at(2)?);
         let [questions, answers, authority, additional] = [at(4)?, at(6)?, at(8)?, at(10)?];
         let mut reader = Reader { bytes, at: HEAD };
@@ -278,7 +278,7 @@ impl Reply {
                 // The last record of all (RFC 8945, section 5.1).
                 let is_last = left == 0 && class == ANY;
                 let read = tsig::read(bytes, begins_at, name, data).filter(|_| is_last);
-                tsig = Some(read.ok_or(Malformed)?);
+                tsig = Some(read.ok_or(MalformedMessage)?);
             }
         }
         Ok(Reply {
@@ -308,57 +308,57 @@ pub(super) struct Reader<'b> {
 }
 
 /// Name, type, class, and where its data are.
-type Raw<'b> = (WireName, u16, u16, &'b [u8]);
+type RawRecord<'b> = (WireName, u16, u16, &'b [u8]);
 
 impl<'b> Reader<'b> {
-    pub(super) fn take(&mut self, length: usize) -> Result<&'b [u8], Malformed> {
-        let end = self.at.checked_add(length).ok_or(Malformed)?;
-        let taken = self.bytes.get(self.at..end).ok_or(Malformed)?;
+    pub(super) fn take(&mut self, length: usize) -> Result<&'b [u8], MalformedMessage> {
+        let end = self.at.checked_add(length).ok_or(MalformedMessage)?;
+        let taken = self.bytes.get(self.at..end).ok_or(MalformedMessage)?;
         self.at = end;
         Ok(taken)
     }
 
-    pub(super) fn number(&mut self) -> Result<u16, Malformed> {
-        number(self.take(2)?, 0).ok_or(Malformed)
+    pub(super) fn number(&mut self) -> Result<u16, MalformedMessage> {
+        number(self.take(2)?, 0).ok_or(MalformedMessage)
     }
 
-    pub(super) fn name(&mut self) -> Result<WireName, Malformed> {
+    pub(super) fn name(&mut self) -> Result<WireName, MalformedMessage> {
         let mut out = Vec::new();
         // Behind the first pointer, the rest is elsewhere. Each leads further back than the one before.
         let (mut place, mut before, mut goes_on_at) = (self.at, self.at, None);
         loop {
-            let length = *self.bytes.get(place).ok_or(Malformed)?;
-            let next = place.checked_add(1).ok_or(Malformed)?;
+            let length = *self.bytes.get(place).ok_or(MalformedMessage)?;
+            let next = place.checked_add(1).ok_or(MalformedMessage)?;
             match length {
                 0 => {
                     out.push(0);
                     self.at = goes_on_at.unwrap_or(next);
-                    return if out.len() <= LONGEST_NAME { Ok(WireName(out)) } else { Err(Malformed) };
+                    return if out.len() <= LONGEST_NAME { Ok(WireName(out)) } else { Err(MalformedMessage) };
                 }
                 1..=LONGEST_LABEL => {
-                    let end = next.checked_add(usize::from(length)).ok_or(Malformed)?;
-                    let label = self.bytes.get(next..end).ok_or(Malformed)?;
+                    let end = next.checked_add(usize::from(length)).ok_or(MalformedMessage)?;
+                    let label = self.bytes.get(next..end).ok_or(MalformedMessage)?;
                     out.push(length);
                     out.extend(label.iter().map(u8::to_ascii_lowercase));
                     place = end;
                 }
                 0xc0.. => {
-                    let target = usize::from(number(self.bytes, place).ok_or(Malformed)? & 0x3fff);
+                    let target = usize::from(number(self.bytes, place).ok_or(MalformedMessage)? & 0x3fff);
                     if target >= before {
-                        return Err(Malformed);
+                        return Err(MalformedMessage);
                     }
                     goes_on_at = goes_on_at.or(place.checked_add(2));
                     (place, before) = (target, target);
                 }
-                _ => return Err(Malformed),
+                _ => return Err(MalformedMessage),
             }
             if out.len() > LONGEST_NAME {
-                return Err(Malformed);
+                return Err(MalformedMessage);
             }
         }
     }
 
-    fn record(&mut self) -> Result<Raw<'b>, Malformed> {
+    fn record(&mut self) -> Result<RawRecord<'b>, MalformedMessage> {
         let (name, kind, class) = (self.name()?, self.number()?, self.number()?);
         let _life = self.take(4)?;
         let length = usize::from(self.number()?);
@@ -366,13 +366,13 @@ impl<'b> Reader<'b> {
     }
 
     /// Of all that there are, those that are looked at.
-    fn records(&mut self, count: u16) -> Result<Vec<Record>, Malformed> {
+    fn records(&mut self, count: u16) -> Result<Vec<Record>, MalformedMessage> {
         let mut all = Vec::new();
         for _ in 0..count {
             let (name, kind, class, data) = self.record()?;
             if class == IN {
                 // Its name may point to one before it in the message.
-                let begins_at = self.at.checked_sub(data.len()).ok_or(Malformed)?;
+                let begins_at = self.at.checked_sub(data.len()).ok_or(MalformedMessage)?;
                 let target = (kind == CNAME).then(|| Reader { bytes: self.bytes, at: begins_at }.name());
                 let alias = target.transpose()?;
                 all.push(Record { name, kind, data: data.to_vec(), alias });

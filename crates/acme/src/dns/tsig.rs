@@ -7,7 +7,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::{
     error::DnsError,
-    message::{ANY, HEAD, Malformed, Reader, TSIG, WireName, number, record},
+    message::{ANY, HEAD, MalformedMessage, Reader, TSIG, WireName, number, record},
 };
 
 /// Seconds by which clocks may differ, as everybody has it.
@@ -103,16 +103,16 @@ impl TsigKey {
         tsig: Option<&Signature>,
         request_mac: &[u8],
         now: u64,
-    ) -> Result<(), Unverified> {
-        let tsig = tsig.ok_or(Unverified::Unsigned)?;
+    ) -> Result<(), VerificationError> {
+        let tsig = tsig.ok_or(VerificationError::Unsigned)?;
         match tsig.error {
             // It does not sign where it does not know the key.
-            BAD_KEY => return Err(Unverified::BadKey),
-            BAD_SIGNATURE => return Err(Unverified::BadSignature),
+            BAD_KEY => return Err(VerificationError::BadKey),
+            BAD_SIGNATURE => return Err(VerificationError::BadSignature),
             _ => {}
         }
         if tsig.key != self.name || tsig.algorithm != self.algorithm {
-            return Err(Unverified::Forged);
+            return Err(VerificationError::Forged);
         }
         // As it was before it was signed.
         let mut message = reply.get(..tsig.begins_at).unwrap_or_default().to_vec();
@@ -124,13 +124,13 @@ impl TsigKey {
         let length = u16::try_from(request_mac.len()).unwrap_or_default().to_be_bytes();
         let variables = self.variables(&tsig.time, tsig.fudge.to_be_bytes(), tsig.error, &tsig.other);
         let signed = [&length, request_mac, &message, &variables].concat();
-        hmac::verify(&self.secret, &signed, &tsig.mac).map_err(|_| Unverified::Forged)?;
+        hmac::verify(&self.secret, &signed, &tsig.mac).map_err(|_| VerificationError::Forged)?;
         if tsig.error == BAD_TIME {
-            return Err(Unverified::BadTime { there: seconds(&tsig.other), here: now });
+            return Err(VerificationError::BadTime { there: seconds(&tsig.other), here: now });
         }
         match seconds(&tsig.time).abs_diff(now) > u64::from(tsig.fudge) {
-            true => Err(Unverified::BadTime { there: seconds(&tsig.time), here: now }),
-            false if tsig.error != 0 => Err(Unverified::Forged),
+            true => Err(VerificationError::BadTime { there: seconds(&tsig.time), here: now }),
+            false if tsig.error != 0 => Err(VerificationError::Forged),
             false => Ok(()),
         }
     }
@@ -160,25 +160,25 @@ pub(super) struct Signature {
 /// The record that begins there, with these data.
 pub(super) fn read(message: &[u8], begins_at: usize, key: WireName, data: &[u8]) -> Option<Signature> {
     // Its data are no place for pointers; names are read where they are.
-    let read = || -> Result<Signature, Malformed> {
+    let read = || -> Result<Signature, MalformedMessage> {
         let mut reader = Reader { bytes: data, at: 0 };
         let algorithm = reader.name()?;
-        let time = reader.take(6)?.try_into().map_err(|_| Malformed)?;
+        let time = reader.take(6)?.try_into().map_err(|_| MalformedMessage)?;
         let (fudge, length) = (reader.number()?, reader.number()?);
         let mac = reader.take(usize::from(length))?.to_vec();
-        let id = reader.take(2)?.try_into().map_err(|_| Malformed)?;
+        let id = reader.take(2)?.try_into().map_err(|_| MalformedMessage)?;
         let (error, length) = (reader.number()?, reader.number()?);
         let other = reader.take(usize::from(length))?.to_vec();
         let is_whole = reader.at == data.len() && begins_at >= HEAD && begins_at < message.len();
         let signature = Signature { key, algorithm, time, fudge, mac, id, error, other, begins_at };
-        if is_whole { Ok(signature) } else { Err(Malformed) }
+        if is_whole { Ok(signature) } else { Err(MalformedMessage) }
     };
     read().ok()
 }
 
 /// Why an answer is not believed.
 #[derive(Debug, PartialEq)]
-pub(super) enum Unverified {
+pub(super) enum VerificationError {
     Unsigned,
     Forged,
     BadKey,
@@ -186,21 +186,21 @@ pub(super) enum Unverified {
     BadTime { there: u64, here: u64 },
 }
 
-impl Unverified {
+impl VerificationError {
     pub(super) fn told(&self, key: &TsigKey) -> String {
         let name = key.name();
         match self {
-            Unverified::Unsigned => format!("the answer is not signed with the key {name}"),
-            Unverified::Forged => format!("the signature of the answer does not match the key {name}"),
-            Unverified::BadKey => format!(
+            VerificationError::Unsigned => format!("the answer is not signed with the key {name}"),
+            VerificationError::Forged => format!("the signature of the answer does not match the key {name}"),
+            VerificationError::BadKey => format!(
                 "the server does not know the key {name} with {}: compare the key in seaway.yaml with that \
                  in the configuration of the server (BADKEY)",
                 key.algorithm
             ),
-            Unverified::BadSignature => {
+            VerificationError::BadSignature => {
                 format!("the server has another secret for the key {name} than secretFile (BADSIG)")
             }
-            Unverified::BadTime { there, here } => format!(
+            VerificationError::BadTime { there, here } => format!(
                 "the clocks of the server and of this machine differ by {} s, and {FUDGE} s are allowed: \
                  set both by NTP (BADTIME)",
                 there.abs_diff(*here)
@@ -274,24 +274,24 @@ pub(super) mod tests {
         let (mac, no_error) = ([7; 32], [0, 0]);
         let good = signed_reply(&ours, &mac, NOW, no_error, &[]);
         assert_eq!(verified(&good, &mac), Ok(()));
-        assert_eq!(verified(&good, &[8; 32]), Err(Unverified::Forged), "an answer to another request");
+        assert_eq!(verified(&good, &[8; 32]), Err(VerificationError::Forged), "an answer to another request");
         let other = signed_reply(&theirs, &mac, NOW, no_error, &[]);
-        assert_eq!(verified(&other, &mac), Err(Unverified::Forged));
+        assert_eq!(verified(&other, &mac), Err(VerificationError::Forged));
         let named = signed_reply(&key("other.", "c2VjcmV0"), &mac, NOW, no_error, &[]);
-        assert_eq!(verified(&named, &mac), Err(Unverified::Forged));
+        assert_eq!(verified(&named, &mac), Err(VerificationError::Forged));
         for (place, bit) in [(3, 5), (13, 1), (14, 1)] {
             let mut changed = good.clone();
             changed[place] ^= bit;
-            assert_eq!(verified(&changed, &mac), Err(Unverified::Forged), "byte {place}");
+            assert_eq!(verified(&changed, &mac), Err(VerificationError::Forged), "byte {place}");
         }
         let plain = with_additional(&good[..30], 0);
-        assert_eq!(verified(&plain, &mac), Err(Unverified::Unsigned));
+        assert_eq!(verified(&plain, &mac), Err(VerificationError::Unsigned));
         let late = signed_reply(&ours, &mac, NOW - 400, no_error, &[]);
-        assert_eq!(verified(&late, &mac), Err(Unverified::BadTime { there: NOW - 400, here: NOW }));
+        assert_eq!(verified(&late, &mac), Err(VerificationError::BadTime { there: NOW - 400, here: NOW }));
         let told = signed_reply(&ours, &mac, NOW, [BAD_TIME, 9], &(NOW + 1_000).to_be_bytes()[2..]);
-        assert_eq!(verified(&told, &mac), Err(Unverified::BadTime { there: NOW + 1_000, here: NOW }));
+        assert_eq!(verified(&told, &mac), Err(VerificationError::BadTime { there: NOW + 1_000, here: NOW }));
         let unknown = signed_reply(&theirs, &mac, NOW, [BAD_KEY, 9], &[]);
-        assert_eq!(verified(&unknown, &mac), Err(Unverified::BadKey));
+        assert_eq!(verified(&unknown, &mac), Err(VerificationError::BadKey));
     }
 
     #[test]

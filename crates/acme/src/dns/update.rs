@@ -83,7 +83,7 @@ pub struct Records {
 
 /// What became of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updated {
+pub enum UpdateOutcome {
     Done,
     /// Something that it presupposes is not so: nothing was changed.
     NotAsPresupposed,

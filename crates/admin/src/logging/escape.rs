@@ -18,19 +18,19 @@ pub(super) struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut line = Line { writer, is_empty: true, result: Ok(()) };
+        let mut line = FieldWriter { writer, is_empty: true, result: Ok(()) };
         fields.record(&mut line);
         line.result
     }
 }
 
-struct Line<'w> {
+struct FieldWriter<'w> {
     writer: Writer<'w>,
     is_empty: bool,
     result: fmt::Result,
 }
 
-impl Line<'_> {
+impl FieldWriter<'_> {
     fn write(&mut self, field: &Field, value: &dyn Debug) -> fmt::Result {
         if !std::mem::take(&mut self.is_empty) {
             self.writer.write_char(' ')?;
@@ -49,7 +49,7 @@ impl Line<'_> {
     }
 }
 
-impl Visit for Line<'_> {
+impl Visit for FieldWriter<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => self.record_debug(field, &format_args!("{value}")),
@@ -70,7 +70,7 @@ struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 impl Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(at) = rest.find(is_forging) {
+        while let Some(at) = rest.find(is_unsafe_in_logs) {
             let (plain, forging) = rest.split_at(at);
             self.0.write_str(plain)?;
             let mut chars = forging.chars();
@@ -84,7 +84,7 @@ impl Write for Escaped<'_, '_> {
 }
 
 /// Controls, other ends of lines, and what turns the direction of writing.
-pub fn is_forging(it: char) -> bool {
+pub fn is_unsafe_in_logs(it: char) -> bool {
     it.is_control()
         || matches!(it, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -105,7 +105,7 @@ impl<W: io::Write> io::Write for Json<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         // The end of the line is ours.
-        let forges = |it: char| it != '\n' && is_forging(it);
+        let forges = |it: char| it != '\n' && is_unsafe_in_logs(it);
         if !text.contains(forges) {
             self.0.write_all(bytes)?;
             return Ok(bytes.len());

@@ -11,12 +11,12 @@ use tracing_subscriber::{
 };
 
 /// `2026-11-22T12:34:56.789Z  INFO health: member is down member=10.0.0.7:8080`
-pub(super) struct Line;
+pub(super) struct HumanFormat;
 
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for HumanFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -104,7 +104,7 @@ mod tests {
             ("seaway_cluster::watch::feed", "kubernetes"),
             ("seaway_drivers::octavia::away", "octavia"),
             ("seaway_drivers::octavian", "drivers"),
-            ("seaway_proxy::health::rounds", "health"),
+            ("seaway_proxy::health::scheduler", "health"),
             ("seaway_proxy::udp", "proxy"),
             ("seaway_proxy", "proxy"),
             ("rustls::conn", "rustls"),

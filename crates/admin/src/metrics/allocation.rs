@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 
 use super::expose::gauges;
-use crate::view::{AllocationView, Part, PoolUseView, View};
+use crate::view::{AllocationView, PoolUseView, ProcessRole, View};
 
 /// So many pools have series of their own; all others are summed in one.
 const POOLS: usize = 100;
@@ -20,7 +20,7 @@ const POOLS: usize = 100;
 const OTHERS: &str = "_other";
 
 pub(super) fn expose(registry: &mut Registry, view: &View) {
-    if let Part::Controller { leads, changes } = view.part {
+    if let ProcessRole::Controller { leads, changes } = view.part {
         registry.register(
             "seaway_leader",
             "1 while this controller is the leader, which allocates addresses and writes statuses; otherwise 0",
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use prometheus_client::encoding::text::encode;
 
-    fn text(part: Part, pools: usize) -> String {
+    fn text(part: ProcessRole, pools: usize) -> String {
         let name = |at| if at == 7 { "other".to_owned() } else { format!("pool-{at}") };
         let pools =
             (0..pools).map(|at| PoolUseView { pool: name(at), family: "IPv4".into(), used: 3.0, free: 5.0 });
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn pools_beyond_the_bound_are_summed() {
-        let text = text(Part::Alone, POOLS + 3);
+        let text = text(ProcessRole::Alone, POOLS + 3);
         let series = |it: &&str| it.starts_with("seaway_pool_addresses{");
         assert_eq!(text.lines().filter(series).count(), 2 * (POOLS + 1), "{text}");
         assert!(text.contains("{pool=\"pool-99\",family=\"IPv4\",state=\"used\"} 3.0\n"), "{text}");
@@ -112,16 +112,19 @@ mod tests {
 
     #[test]
     fn only_the_leader_counts_what_all_know() {
-        let follower = text(Part::Controller { leads: false, changes: 2 }, 1);
+        let follower = text(ProcessRole::Controller { leads: false, changes: 2 }, 1);
         assert!(
             follower.contains("seaway_leader 0\n") && follower.contains("seaway_leader_changes_total 2\n")
         );
         assert!(!follower.contains("seaway_pool") && !follower.contains("seaway_services"), "{follower}");
-        let leader = text(Part::Controller { leads: true, changes: 1 }, 1);
+        let leader = text(ProcessRole::Controller { leads: true, changes: 1 }, 1);
         assert!(
             leader.contains("seaway_leader 1\n") && leader.contains("seaway_pool_addresses{"),
             "{leader}"
         );
-        assert!(!text(Part::Host, 1).contains("seaway_"), "a host is never the leader, and does not say so");
+        assert!(
+            !text(ProcessRole::Host, 1).contains("seaway_"),
+            "a host is never the leader, and does not say so"
+        );
     }
 }

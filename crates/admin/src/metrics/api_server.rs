@@ -8,7 +8,7 @@ use prometheus_client::{
 use super::{
     MetricsSource,
     expose::{counters, gauges},
-    times::Times,
+    times::HistogramFamily,
 };
 use crate::view::ApiServerView;
 
@@ -32,7 +32,7 @@ fn expose(registry: &mut Registry, view: &ApiServerView) {
         "seaway_api_call_duration",
         "Time until the response of the API server of Kubernetes began; of a watch, until it was accepted",
     );
-    registry.register_collector(Box::new(Times { name, help, series: times.collect() }));
+    registry.register_collector(Box::new(HistogramFamily { name, help, series: times.collect() }));
     let ages = view.watches.iter().map(|it| (vec![("kind", it.kind)], it.age_seconds));
     registry.register_with_unit(
         "seaway_watch_age",

@@ -4,7 +4,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{
     expose::{counters, gauges},
-    times::Times,
+    times::HistogramFamily,
 };
 use crate::view::{DriverView, View};
 
@@ -42,5 +42,5 @@ pub(super) fn expose(registry: &mut Registry, view: &View) {
         "seaway_driver_work",
         "Duration of the attempts of a driver: to read the present state, and to change what differs",
     );
-    registry.register_collector(Box::new(Times { name, help, series: times.collect() }));
+    registry.register_collector(Box::new(HistogramFamily { name, help, series: times.collect() }));
 }

@@ -17,7 +17,7 @@ use seaway_model::{L4, bgp::PeerProgress, layer2::Layer2Progress};
 use super::{Counts, MetricsSource, allocation, drivers, objects};
 use crate::{
     process::Usage,
-    view::{BgpPeerView, DnsZoneView, MemberState, Part, View},
+    view::{BgpPeerView, DnsZoneView, MemberState, ProcessRole, View},
 };
 
 /// Of words that are known here, or of names.
@@ -36,7 +36,7 @@ pub(super) fn render(
     totals: &HashMap<L4, Counts>,
     usage: Usage,
     counted: &[MetricsSource],
-    objects: Option<objects::Shown>,
+    objects: Option<objects::ExposedSeries>,
 ) -> String {
     let mut registry = Registry::default();
     traffic(&mut registry, view, totals);
@@ -161,7 +161,7 @@ fn increment(count: &mut u64) {
 }
 
 fn state(registry: &mut Registry, view: &View) {
-    let ready = u64::from(view.readiness.why_not().is_none());
+    let ready = u64::from(view.readiness.not_ready_reason().is_none());
     registry.register(
         "seaway_ready",
         "1 while the process is ready (as /ready says), otherwise 0",
@@ -328,7 +328,7 @@ fn problems(registry: &mut Registry, view: &View) {
     }
     let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
     let problems = gauges(problems.collect());
-    if view.part == Part::Host {
+    if view.part == ProcessRole::Host {
         registry.register(
             "seaway_host_problems",
             "Problems that a user can correct, as a host of a cluster sees them",

@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::Registry;
 
-use super::{MetricsSource, expose::gauges, times::Times};
+use super::{MetricsSource, expose::gauges, times::HistogramFamily};
 use crate::view::NodeControllerView;
 
 /// Metrics of what is looked at when they are asked for.
@@ -25,5 +25,5 @@ fn expose(registry: &mut Registry, views: &[NodeControllerView]) {
         "seaway_node_controller_pass",
         "How long passes of a controller of OpenStack's Nodes or routes took: to look at all Nodes, and to change what is to be changed",
     );
-    registry.register_collector(Box::new(Times { name, help, series: times.collect() }));
+    registry.register_collector(Box::new(HistogramFamily { name, help, series: times.collect() }));
 }

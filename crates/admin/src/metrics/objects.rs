@@ -152,30 +152,30 @@ struct LastCounts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(super) struct ObjectSeries {
     limits: SeriesLimits,
     hasher: RandomState,
     seen: HashMap<u64, LastCounts>,
-    services: Bounded,
-    members: Bounded,
+    services: BoundedSeries,
+    members: BoundedSeries,
 }
 
 /// Series of one kind.
 #[derive(Debug, Default)]
-struct Bounded {
+struct BoundedSeries {
     own: BTreeMap<Key, Series>,
     other: Series,
     /// How many objects are in `other` now.
     beyond: usize,
 }
 
-impl Objects {
-    pub(super) fn new(limits: SeriesLimits) -> Objects {
-        Objects { limits, ..Objects::default() }
+impl ObjectSeries {
+    pub(super) fn new(limits: SeriesLimits) -> ObjectSeries {
+        ObjectSeries { limits, ..ObjectSeries::default() }
     }
 
     /// What is to be shown, if anything.
-    pub(super) fn look(&mut self, view: &View) -> Option<Shown> {
+    pub(super) fn update(&mut self, view: &View) -> Option<ExposedSeries> {
         if self.limits.services == 0 {
             return None;
         }
@@ -207,7 +207,7 @@ impl Objects {
         }
         self.seen = seen;
         let with_members = self.limits.members > 0;
-        Some(Shown {
+        Some(ExposedSeries {
             services: self.services.told(),
             members: if with_members { self.members.told() } else { Vec::new() },
             beyond: [("service", self.services.beyond), ("member", self.members.beyond)],
@@ -256,7 +256,7 @@ impl Objects {
     }
 }
 
-impl Bounded {
+impl BoundedSeries {
     fn admit(&mut self, present: HashSet<Key>, most: usize) {
         self.own.retain(|key, _| present.contains(key));
         self.beyond = 0;
@@ -362,7 +362,7 @@ impl Series {
 
 /// What one request for metrics is answered with.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ExposedSeries {
     services: Vec<(Key, Series)>,
     members: Vec<(Key, Series)>,
     beyond: [(&'static str, usize); 2],
@@ -379,7 +379,7 @@ impl Key {
     }
 }
 
-impl Collector for Shown {
+impl Collector for ExposedSeries {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.counters(&mut encoder, "service", &self.services)?;
         self.times(&mut encoder)?;
@@ -395,7 +395,7 @@ impl Collector for Shown {
     }
 }
 
-impl Shown {
+impl ExposedSeries {
     fn counters(
         &self,
         encoder: &mut DescriptorEncoder<'_>,

@@ -12,14 +12,14 @@ use seaway_model::latency::{Histogram, LATENCY_BOUNDS};
 
 /// A family with all of its series.
 #[derive(Debug)]
-pub(super) struct Times<L> {
+pub(super) struct HistogramFamily<L> {
     /// Without its unit.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) series: Vec<(L, Histogram)>,
 }
 
-impl<L: EncodeLabelSet + fmt::Debug + Send + Sync + 'static> Collector for Times<L> {
+impl<L: EncodeLabelSet + fmt::Debug + Send + Sync + 'static> Collector for HistogramFamily<L> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let unit = Some(&Unit::Seconds);
         let mut family = encoder.encode_descriptor(self.name, self.help, unit, MetricType::Histogram)?;

@@ -19,15 +19,15 @@ pub(crate) struct Filter {
 }
 
 /// What is left of a view, and what was there.
-pub(crate) struct Shown {
+pub(crate) struct FilteredView {
     pub(crate) view: View,
     /// Sums over all services, shown or not.
-    pub(crate) sums: Sums,
+    pub(crate) sums: ServiceTotals,
     pub(crate) matching: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct ServiceTotals {
     pub(crate) services: usize,
     pub(crate) members: usize,
     pub(crate) usable: usize,
@@ -59,8 +59,8 @@ impl Filter {
         self
     }
 
-    pub(crate) fn apply(&self, mut view: View) -> Shown {
-        let sums = Sums::of(&view);
+    pub(crate) fn apply(&self, mut view: View) -> FilteredView {
+        let sums = ServiceTotals::of(&view);
         let sought = self.sought.to_lowercase();
         if !sought.is_empty() {
             view.services.retain(|service| matches(service, &sought));
@@ -71,13 +71,13 @@ impl Filter {
             view.services.sort_by_key(|service| Reverse(severity(service)));
             view.services.truncate(limit);
         }
-        Shown { view, sums, matching }
+        FilteredView { view, sums, matching }
     }
 }
 
-impl Sums {
-    fn of(view: &View) -> Sums {
-        let mut sums = Sums { services: view.services.len(), ..Sums::default() };
+impl ServiceTotals {
+    fn of(view: &View) -> ServiceTotals {
+        let mut sums = ServiceTotals { services: view.services.len(), ..ServiceTotals::default() };
         for service in &view.services {
             add(&mut sums.unanswered, usize::from(service.pools.iter().any(is_dead)));
             for listener in &service.listeners {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     process::Usage,
-    view::{Bytes, ListenerView, Refused, ServiceView, Sessions, View},
+    view::{ByteCounts, ListenerView, RejectedCounts, ServiceView, Sessions, View},
 };
 
 /// What is sought reads back from its escapes, is no markup on the page, and shows no more services than fit: those in
@@ -62,8 +62,8 @@ fn view() -> View {
         name: "http".to_owned(),
         serving: true,
         sessions: Sessions::default(),
-        bytes: Bytes::default(),
-        refused: Refused::default(),
+        bytes: ByteCounts::default(),
+        refused: RejectedCounts::default(),
         errors: 0,
         http: None,
         rate: None,

@@ -9,7 +9,7 @@ use seaway_model::{Problem, Time};
 
 use super::{
     chart,
-    filter::{Filter, Shown, Sums},
+    filter::{Filter, FilteredView, ServiceTotals},
     html::{age, bytes, grouped, rate, text},
     services,
 };
@@ -21,14 +21,14 @@ use crate::{
 /// Problems beyond these are counted, not told: the first ones are enough to begin with.
 const PROBLEMS: usize = 50;
 
-pub(super) fn render(shown: &Shown, filter: &Filter, usage: Usage) -> String {
+pub(super) fn render(shown: &FilteredView, filter: &Filter, usage: Usage) -> String {
     let mut page = String::with_capacity(16 * 1024);
     // Writing to a String cannot fail.
     _ = write(&mut page, shown, filter, usage);
     page
 }
 
-fn write(page: &mut String, shown: &Shown, filter: &Filter, usage: Usage) -> fmt::Result {
+fn write(page: &mut String, shown: &FilteredView, filter: &Filter, usage: Usage) -> fmt::Result {
     let view = &shown.view;
     let now = Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64));
     writeln!(page, r#"<main id="live" data-title="{}">"#, title(view))?;
@@ -53,12 +53,12 @@ fn title(view: &View) -> String {
 }
 
 /// One sentence that says whether to worry.
-fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
+fn standing(page: &mut String, view: &View, sums: &ServiceTotals) -> fmt::Result {
     let out = match sums.members.saturating_sub(sums.usable) {
         0 => None,
         out => Some(format!("{out} of {} not usable", plural(sums.members, "member", "members"))),
     };
-    let (class, sentence) = match (&view.readiness, view.readiness.why_not()) {
+    let (class, sentence) = match (&view.readiness, view.readiness.not_ready_reason()) {
         (Readiness::Stopping, _) => ("warn", "Stopping: open connections are draining".to_owned()),
         (_, Some(why)) => ("warn", format!("Not ready: {}", text(why))),
         _ if sums.failed_listeners > 0 || sums.unanswered > 0 => {
@@ -82,7 +82,7 @@ fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
     writeln!(page, r#"<p class="standing {class}" role="status">{sentence}</p>"#)
 }
 
-fn sums(page: &mut String, sums: &Sums) -> fmt::Result {
+fn sums(page: &mut String, sums: &ServiceTotals) -> fmt::Result {
     let traffic = |of: fn(&crate::view::Rate) -> f64| {
         sums.rate.as_ref().map_or("–".to_owned(), |rate| format!("{}/s", bytes(of(rate))))
     };

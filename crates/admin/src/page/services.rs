@@ -7,13 +7,13 @@ use seaway_model::{Time, load_balancer::Balance};
 
 use super::{
     chart,
-    filter::{Filter, Severity, Shown, severity},
+    filter::{Filter, FilteredView, Severity, severity},
     html::{age, bytes, grouped, rate, text},
     live::plural,
 };
-use crate::view::{Bytes, Http, ListenerView, MemberView, PoolView, Rate, ServiceView, Sessions};
+use crate::view::{ByteCounts, HttpCounts, ListenerView, MemberView, PoolView, Rate, ServiceView, Sessions};
 
-pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time) -> fmt::Result {
+pub(super) fn write(page: &mut String, shown: &FilteredView, filter: &Filter, now: Time) -> fmt::Result {
     let services = &shown.view.services;
     page.write_str(
         "<section data-key=\"services\" aria-labelledby=\"services\"><h2 id=\"services\">Services",
@@ -223,7 +223,7 @@ fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) 
 }
 
 /// The columns that listeners and members have in common.
-fn traffic(page: &mut String, sessions: &Sessions, bytes_: &Bytes, rate_: Option<Rate>) -> fmt::Result {
+fn traffic(page: &mut String, sessions: &Sessions, bytes_: &ByteCounts, rate_: Option<Rate>) -> fmt::Result {
     cell(page, "Peak", &grouped(sessions.peak))?;
     cell(page, "Total", &grouped(sessions.total))?;
     cell(page, "New/s", &rate_.map_or("–".to_owned(), |r| rate(r.connections)))?;
@@ -231,8 +231,13 @@ fn traffic(page: &mut String, sessions: &Sessions, bytes_: &Bytes, rate_: Option
 }
 
 /// The same, of HTTP. Of 4xx mostly clients are to blame; of 5xx somebody here is.
-fn requests(page: &mut String, http: Option<Http>, bytes_: &Bytes, rate_: Option<Rate>) -> fmt::Result {
-    let told = |of: fn(&Http) -> String| http.as_ref().map_or("–".to_owned(), of);
+fn requests(
+    page: &mut String,
+    http: Option<HttpCounts>,
+    bytes_: &ByteCounts,
+    rate_: Option<Rate>,
+) -> fmt::Result {
+    let told = |of: fn(&HttpCounts) -> String| http.as_ref().map_or("–".to_owned(), of);
     cell(page, "Requests", &told(|it| grouped(it.requests)))?;
     let per_second = rate_.filter(|_| http.is_some()).map_or("–".to_owned(), |it| rate(it.requests));
     cell(page, "Req/s", &per_second)?;
@@ -241,7 +246,7 @@ fn requests(page: &mut String, http: Option<Http>, bytes_: &Bytes, rate_: Option
     octets(page, bytes_)
 }
 
-fn octets(page: &mut String, octets: &Bytes) -> fmt::Result {
+fn octets(page: &mut String, octets: &ByteCounts) -> fmt::Result {
     cell(page, "In", &bytes(octets.incoming as f64))?;
     cell(page, "Out", &bytes(octets.outgoing as f64))
 }

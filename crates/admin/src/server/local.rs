@@ -13,7 +13,7 @@ use std::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::UnixListener, task::JoinSet, time};
 
-use super::{Grants, places::ConnectionSlots, routes::Routes, talk};
+use super::{SocketAccess, connection_slots::ConnectionSlots, routes::Routes, talk};
 
 /// Of a process that ended before, a socket may be left. Nothing else is removed.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
@@ -38,7 +38,7 @@ pub(super) async fn accept(listener: UnixListener, routes: Arc<Routes>) {
                 connections.spawn(talk(
                     TokioIo::new(stream),
                     peer,
-                    Grants::Probes,
+                    SocketAccess::Probes,
                     Arc::clone(&routes),
                     place,
                 ));

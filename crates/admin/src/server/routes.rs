@@ -1,6 +1,6 @@
 //! Which path is answered by what, and the rules that hold for all of them.
 
-pub(super) mod answer;
+pub(super) mod response;
 
 use std::{
     net::SocketAddr,
@@ -18,10 +18,10 @@ use rustls::ServerConfig;
 use serde::Serialize;
 use tokio::time;
 
-use self::answer::{Answer, html, json, text};
+use self::response::{PageResponse, html, json, text};
 use super::{
-    Fault, Grants, ViewSource,
-    guarded::MetricsGuard,
+    LivenessCheck, SocketAccess, ViewSource,
+    metrics_guard::MetricsGuard,
     views::{CachedView, ViewCache},
 };
 use crate::{
@@ -60,7 +60,7 @@ pub(super) struct Routes {
     sampler: Mutex<Sampler>,
     history: Mutex<History>,
     metrics: Mutex<Metrics>,
-    fault: Fault,
+    fault: LivenessCheck,
     guard: Option<MetricsGuard>,
 }
 
@@ -114,7 +114,7 @@ impl Routes {
         source: ViewSource,
         log: LogHandle,
         metrics: Metrics,
-        fault: Fault,
+        fault: LivenessCheck,
         guard: Option<MetricsGuard>,
     ) -> Routes {
         Routes {
@@ -134,7 +134,12 @@ impl Routes {
     }
 
     /// Where who asks has to be somebody who may.
-    async fn guarded(&self, route: Option<Route>, peer: SocketAddr, request: &Request<Incoming>) -> Answer {
+    async fn guarded(
+        &self,
+        route: Option<Route>,
+        peer: SocketAddr,
+        request: &Request<Incoming>,
+    ) -> PageResponse {
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
         let Some(guard) = self.guard.as_ref().filter(|_| matches!(route, Some(Route::Metrics))) else {
             return text(StatusCode::NOT_FOUND, METRICS);
@@ -142,7 +147,7 @@ impl Routes {
         if !is_reading {
             return refuse_method(Route::Metrics.methods());
         }
-        let refused = guard.refuse(request.headers(), peer.ip().to_canonical()).await;
+        let refused = guard.rejection(request.headers(), peer.ip().to_canonical()).await;
         match refused {
             Some(answer) => answer,
             None => self.show(Route::Metrics, &Filter::of(""), peer).await,
@@ -152,21 +157,21 @@ impl Routes {
     pub(super) async fn answer(
         &self,
         peer: SocketAddr,
-        grants: Grants,
+        grants: SocketAccess,
         request: Request<Incoming>,
-    ) -> Answer {
+    ) -> PageResponse {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         let route = Route::of(path, query);
         let probed = matches!(route, Some(Route::Live | Route::Ready));
         let mut answer = match (route, request.method()) {
-            _ if grants == Grants::Metrics => self.guarded(route, peer, &request).await,
-            _ if grants == Grants::Probes && !probed => text(StatusCode::NOT_FOUND, PROBES),
+            _ if grants == SocketAccess::Metrics => self.guarded(route, peer, &request).await,
+            _ if grants == SocketAccess::Probes && !probed => text(StatusCode::NOT_FOUND, PROBES),
             (None, _) => {
                 text(StatusCode::NOT_FOUND, format!("There is nothing at this path. There is:\n\n{HELP}"))
             }
             // hyper sends the head alone where that was asked.
             (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query), peer).await,
-            (Some(_), _) if grants != Grants::All => {
+            (Some(_), _) if grants != SocketAccess::All => {
                 // Or a proxy that is still sending it finds a broken connection instead of an answer.
                 let body = Limited::new(request.into_body(), BODY_BYTES).collect();
                 let _ = time::timeout(BODY_TIMEOUT, body).await;
@@ -175,11 +180,11 @@ impl Routes {
             (Some(Route::Log), &Method::PUT) => self.set_log(peer, request).await,
             (Some(route), _) => refuse_method(route.methods()),
         };
-        answer::secure(&mut answer);
+        response::secure(&mut answer);
         answer
     }
 
-    async fn show(&self, route: Route, filter: &Filter, peer: SocketAddr) -> Answer {
+    async fn show(&self, route: Route, filter: &Filter, peer: SocketAddr) -> PageResponse {
         match route {
             Route::Page => {
                 let filter = filter.clone().for_page();
@@ -194,13 +199,13 @@ impl Routes {
             Route::Metrics => {
                 let CachedView { at, view } = self.seen_by(peer).await;
                 let metrics = lock(&self.metrics).render_at(at, &view, Usage::now());
-                answer::open_metrics(metrics)
+                response::open_metrics(metrics)
             }
             Route::Live => match (self.fault)() {
                 None => text(StatusCode::OK, "live\n"),
                 Some(fault) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n")),
             },
-            Route::Ready => match self.views.readiness_view().await.readiness.why_not() {
+            Route::Ready => match self.views.readiness_view().await.readiness.not_ready_reason() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -209,9 +214,9 @@ impl Routes {
     }
 
     /// A minute is over: the last hour is kept by looks of our own, whoever else looks.
-    pub(super) async fn turn_minute(&self) {
+    pub(super) async fn end_minute(&self) {
         let CachedView { at, view } = self.views.recent_full_view().await;
-        lock(&self.history).turn(&view, at);
+        lock(&self.history).end_minute(&view, at);
     }
 
     /// With rates, and with the last hour.
@@ -230,7 +235,7 @@ impl Routes {
         }
     }
 
-    async fn set_log(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
+    async fn set_log(&self, peer: SocketAddr, request: Request<Incoming>) -> PageResponse {
         if let Err(why) = may_change(peer, request.headers()) {
             return text(StatusCode::FORBIDDEN, why);
         }
@@ -271,7 +276,7 @@ fn is_here(peer: SocketAddr) -> bool {
     peer.ip().to_canonical().is_loopback()
 }
 
-fn refuse_change() -> Answer {
+fn refuse_change() -> PageResponse {
     const READING: &str = "GET, HEAD";
     let why = "At this address the page can only be read (GET and HEAD). To change something, use \
                http://localhost on the machine or in the pod itself.\n";
@@ -280,7 +285,7 @@ fn refuse_change() -> Answer {
     answer
 }
 
-fn refuse_method(methods: &'static str) -> Answer {
+fn refuse_method(methods: &'static str) -> PageResponse {
     let mut answer =
         text(StatusCode::METHOD_NOT_ALLOWED, format!("This path accepts only {methods}.\n\n{HELP}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));

@@ -17,10 +17,10 @@ const LEFT: Duration = Duration::from_secs(5);
 
 pub(super) struct ViewCache {
     source: ViewSource,
-    shared: Mutex<Option<Begun>>,
+    shared: Mutex<Option<PendingView>>,
 }
 
-struct Begun {
+struct PendingView {
     at: Instant,
     look: Shared<BoxFuture<'static, CachedView>>,
 }
@@ -54,7 +54,7 @@ impl ViewCache {
                 Some(begun) => begun.look.clone(),
                 None => {
                     let look = cached((self.source)(ViewDetail::Whole)).boxed().shared();
-                    *shared = Some(Begun { at: Instant::now(), look: look.clone() });
+                    *shared = Some(PendingView { at: Instant::now(), look: look.clone() });
                     look
                 }
             }
@@ -63,7 +63,7 @@ impl ViewCache {
     }
 }
 
-impl Begun {
+impl PendingView {
     fn is_of_late(&self) -> bool {
         match self.look.peek() {
             Some(seen) => seen.at.elapsed() < STALE,

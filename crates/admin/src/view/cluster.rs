@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Which part of a cluster a process is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
-pub enum Part {
+pub enum ProcessRole {
     /// Of none: it allocates and serves by itself.
     #[default]
     Alone,
@@ -20,10 +20,10 @@ pub enum Part {
     Host,
 }
 
-impl Part {
+impl ProcessRole {
     /// It allocates addresses. What all processes know is counted there alone.
     pub fn allocates(self) -> bool {
-        matches!(self, Part::Alone | Part::Controller { leads: true, .. })
+        matches!(self, ProcessRole::Alone | ProcessRole::Controller { leads: true, .. })
     }
 }
 

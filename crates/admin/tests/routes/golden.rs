@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_admin::{View, view::Part};
+use seaway_admin::{View, view::ProcessRole};
 use seaway_testkit::golden;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ fn names(labels: &str) -> Vec<String> {
 fn all_metrics() -> String {
     let mut all = String::new();
     sample(|at| all += &ask(at, "/metrics").body);
-    serving(|| View { part: Part::Host, ..view::at(1000) }, |at| all += &ask(at, "/metrics").body);
+    serving(|| View { part: ProcessRole::Host, ..view::at(1000) }, |at| all += &ask(at, "/metrics").body);
     all
 }
 

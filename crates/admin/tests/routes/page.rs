@@ -150,7 +150,7 @@ fn the_first_sentence_says_whether_to_worry() {
 
 #[test]
 fn members_have_the_latency_of_the_last_seconds_and_pools_their_quantiles() {
-    use seaway_admin::view::Measured;
+    use seaway_admin::view::LatencySum;
     use seaway_model::latency::{Histogram, Latencies};
 
     let looks = std::sync::atomic::AtomicU64::new(0);
@@ -158,7 +158,7 @@ fn members_have_the_latency_of_the_last_seconds_and_pools_their_quantiles() {
         let look = looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         let mut service = service(true, &[MemberState::Up]);
         // Each look has seen one more, which took 8 ms.
-        service.pools[0].members[0].measured = Measured { count: look, micros: look * 8_000 };
+        service.pools[0].members[0].measured = LatencySum { count: look, micros: look * 8_000 };
         let mut connect = Histogram { sum: look * 8_000, ..Histogram::default() };
         connect.buckets[Histogram::bucket_of(8_000)] = look;
         service.pools[0].latencies = Some(Box::new(Latencies { connect, ..Latencies::default() }));
@@ -197,7 +197,7 @@ fn a_bar_of_the_last_hour_is_over_without_anybody_who_looks() {
     };
     let short = std::time::Duration::from_millis(20);
     serving_with(
-        |it| it.with_minutes_of(short),
+        |it| it.with_history_interval(short),
         source,
         |at| {
             let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -14,7 +14,7 @@ fn a_port_that_another_process_has_is_told_and_opened_once_it_is_free() {
     let (admin, mut closed) = runtime.block_on(async {
         let binding = Binding::Exactly(vec![taken]);
         assert!(BoundSockets::bind(&binding).is_err(), "who only shows a page says so and ends");
-        let bound = BoundSockets::bind_now_or_later(&binding).unwrap();
+        let bound = BoundSockets::bind_or_retry(&binding).unwrap();
         let closed = bound.closed_listeners();
         assert_eq!(
             (bound.addresses(), bound.wanted_addresses()),

@@ -6,9 +6,10 @@ use std::{
 };
 
 use seaway_admin::view::{
-    AdoptionView, AllocationView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, ConditionView,
-    DnsZoneView, DriverView, Http, Latency, Layer2View, ListenerView, Measured, MemberState, MemberView,
-    MemoryView, Part, PoolUseView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
+    AdoptionView, AllocationView, BgpPeerView, ByteCounts, CertificatesView, CheckView, ConditionView,
+    DnsZoneView, DriverView, HttpCounts, Latency, LatencySum, Layer2View, ListenerView, MemberState,
+    MemberView, MemoryView, PoolUseView, PoolView, ProcessRole, Readiness, RejectedCounts, ResponsesByClass,
+    ServiceView, Sessions, View,
 };
 use seaway_model::{
     L4, Problem, Reason, Time,
@@ -28,7 +29,7 @@ pub(crate) fn at(count: u64) -> View {
         host: "edge-01.example.net".into(),
         started: ago(93_000),
         readiness: Readiness::Ready,
-        part: Part::Controller { leads: true, changes: 3 },
+        part: ProcessRole::Controller { leads: true, changes: 3 },
         workers: 2,
         unit_failures: 1,
         units_marked: 12,
@@ -152,7 +153,10 @@ fn shop(count: u64) -> ServiceView {
 
 fn door(count: u64) -> ServiceView {
     let http = |requests, failed| {
-        Some(Http { requests, answers: Answers { good: requests, refused: 7, failed, ..Answers::default() } })
+        Some(HttpCounts {
+            requests,
+            answers: ResponsesByClass { good: requests, refused: 7, failed, ..ResponsesByClass::default() },
+        })
     };
     ServiceView {
         owner: "the front door".into(),
@@ -237,7 +241,7 @@ fn legacy() -> ServiceView {
         listeners: vec![ListenerView {
             serving: false,
             sessions: Sessions::default(),
-            bytes: Bytes::default(),
+            bytes: ByteCounts::default(),
             ..listener("198.51.100.20", 5432, L4::Tcp, "", 0)
         }],
         pools: vec![PoolView {
@@ -268,8 +272,8 @@ pub(crate) fn listener(address: &str, port: u16, protocol: L4, name: &str, total
             total,
             limit: (protocol == L4::Tcp).then_some(20_000),
         },
-        bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
-        refused: Refused { by_source: 3, by_limit: 0, by_client_rate: 0 },
+        bytes: ByteCounts { incoming: total * 812, outgoing: total * 24_310 },
+        refused: RejectedCounts { by_source: 3, by_limit: 0, by_client_rate: 0 },
         errors: 0,
         http: None,
         rate: None,
@@ -284,13 +288,13 @@ pub(crate) fn member(address: &str, name: &str, state: MemberState, total: u64) 
         state,
         weight: 1,
         sessions: Sessions { current: total.min(109), peak: total.min(702), total, limit: None },
-        bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
+        bytes: ByteCounts { incoming: total * 812, outgoing: total * 24_310 },
         connect_errors: 0,
         retries: 0,
         resets: 0,
         timeouts: 0,
         latency: None,
-        measured: Measured::default(),
+        measured: LatencySum::default(),
         check: CheckView {
             description: "TCP every 2 s".into(),
             failures: u64::from(state == MemberState::Down) * 156,

@@ -18,7 +18,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use seaway_admin::{
-    Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, node_controller_metrics, view::Part,
+    Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, node_controller_metrics,
+    view::ProcessRole,
 };
 use seaway_model::latency::{Histogram, LATENCY_BUCKETS, Latencies};
 
@@ -32,7 +33,8 @@ pub(crate) fn serving(test: impl FnOnce(&[SocketAddr])) {
     let at_ports = |count| Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap(); count]);
     let (controllers_at, host_at) = (at_ports(2), at_ports(1));
     let host_looks = AtomicU64::new(0);
-    let host = move || Arc::new(View { part: Part::Host, ..at(host_looks.fetch_add(1, Ordering::Relaxed)) });
+    let host =
+        move || Arc::new(View { part: ProcessRole::Host, ..at(host_looks.fetch_add(1, Ordering::Relaxed)) });
     let (admin, host) = runtime.block_on(async {
         let asked = Arc::new(AtomicU64::new(1));
         let bind = |at: &Binding| {

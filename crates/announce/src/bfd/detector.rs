@@ -10,31 +10,31 @@ use std::{
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
 use super::{
-    settings::{Key, Profile, State},
+    settings::{BfdStatus, Key, Profile},
     worker::Worker,
 };
 use crate::{Error, layer2::locked};
 
 /// Keeps sessions from its start until it is dropped.
 pub struct Bfd {
-    shared: Arc<Shared>,
-    part: Part,
+    shared: Arc<DetectorShared>,
+    part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread and its owner share.
-pub(super) struct Shared {
+pub(super) struct DetectorShared {
     pub(super) wanted: Mutex<Option<BTreeMap<Key, Profile>>>,
     ended: AtomicU8,
     pub(super) wake: EventFd,
-    pub(super) told: Mutex<BTreeMap<Key, State>>,
+    pub(super) told: Mutex<BTreeMap<Key, BfdStatus>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ShutdownMode {
     No,
     /// The next process goes on: peers are told nothing.
     Silently,
@@ -42,16 +42,16 @@ pub(super) enum Ended {
     Told,
 }
 
-impl Shared {
-    pub(super) fn ended(&self) -> Ended {
+impl DetectorShared {
+    pub(super) fn ended(&self) -> ShutdownMode {
         match self.ended.load(Ordering::Relaxed) {
-            0 => Ended::No,
-            1 => Ended::Silently,
-            _ => Ended::Told,
+            0 => ShutdownMode::No,
+            1 => ShutdownMode::Silently,
+            _ => ShutdownMode::Told,
         }
     }
 
-    fn end(&self, how: Ended) {
+    fn end(&self, how: ShutdownMode) {
         self.ended.store(how as u8, Ordering::Relaxed);
         // It fails only if it was woken very often, and then it wakes.
         let _ = self.wake.write(1);
@@ -61,12 +61,12 @@ impl Shared {
 impl Bfd {
     /// In the network namespace of the calling thread. Without wanted sessions no port is taken. `changed` is called from the
     /// thread, after states changed; it must not take long, for no packet is sent meanwhile.
-    pub fn start(changed: impl FnMut(&BTreeMap<Key, State>) + Send + 'static) -> Result<Bfd, Error> {
+    pub fn start(changed: impl FnMut(&BTreeMap<Key, BfdStatus>) + Send + 'static) -> Result<Bfd, Error> {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|error| Error::refused("making the event of BFD", error))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DetectorShared {
             wanted: Mutex::default(),
-            ended: AtomicU8::new(Ended::No as u8),
+            ended: AtomicU8::new(ShutdownMode::No as u8),
             wake,
             told: Mutex::default(),
         });
@@ -86,26 +86,26 @@ impl Bfd {
         let _ = self.shared.wake.write(1);
     }
 
-    pub fn states(&self) -> BTreeMap<Key, State> {
+    pub fn states(&self) -> BTreeMap<Key, BfdStatus> {
         locked(&self.shared.told).clone()
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 
     /// Tells all peers that this is on purpose (AdminDown), before it returns.
     pub fn shut_down(self) {
-        self.shared.end(Ended::Told);
+        self.shared.end(ShutdownMode::Told);
     }
 }
 
 impl Drop for Bfd {
     /// Without a word: a process that starts on this machine within the detection time goes on with the sessions.
     fn drop(&mut self) {
-        if self.shared.ended() == Ended::No {
-            self.shared.end(Ended::Silently);
+        if self.shared.ended() == ShutdownMode::No {
+            self.shared.end(ShutdownMode::Silently);
         }
         if let Some(thread) = self.thread.take() {
             // It ends at once; a panic of it was told already.

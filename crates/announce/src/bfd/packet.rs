@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::settings::{Diagnostic, What};
+use super::settings::{BfdState, Diagnostic};
 
 const VERSION: u8 = 1;
 pub(crate) const LENGTH: usize = 24;
@@ -16,7 +16,7 @@ const MULTIPOINT: u8 = 0x01;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
-    pub(crate) state: What,
+    pub(crate) state: BfdState,
     pub(crate) diagnostic: Diagnostic,
     pub(crate) is_poll: bool,
     pub(crate) is_final: bool,
@@ -47,13 +47,13 @@ impl Packet {
         let (receive, rest) = number(rest)?;
         let (echo, _) = number(rest)?;
         let state = match second >> 6 {
-            0 => What::AdminDown,
-            1 => What::Down,
-            2 => What::Init,
-            _ => What::Up,
+            0 => BfdState::AdminDown,
+            1 => BfdState::Down,
+            2 => BfdState::Init,
+            _ => BfdState::Up,
         };
         // Who has not heard us yet cannot be past that.
-        let is_possible = yours != 0 || matches!(state, What::AdminDown | What::Down);
+        let is_possible = yours != 0 || matches!(state, BfdState::AdminDown | BfdState::Down);
         (mine != 0 && is_possible).then_some(Packet {
             state,
             diagnostic: Diagnostic(first & 0x1f),
@@ -112,7 +112,7 @@ mod tests {
     fn a_packet_is_read_and_written_as_the_rfc_draws_it() {
         let read = Packet::read(&FIRST).expect("it is well-formed");
         let expected = Packet {
-            state: What::Down,
+            state: BfdState::Down,
             diagnostic: Diagnostic::NONE,
             is_poll: false,
             is_final: false,

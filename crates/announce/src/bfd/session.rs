@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use super::{
     packet::Packet,
-    settings::{Diagnostic, Profile, What},
+    settings::{BfdState, Diagnostic, Profile},
 };
 
 /// Since some moment in the past.
-pub(crate) type Now = Duration;
+pub(crate) type Moment = Duration;
 
 /// A session that is not up sends and expects no more than one packet in a second (6.8.3).
 const SLOWEST_START: Duration = Duration::from_secs(1);
@@ -27,8 +27,8 @@ const LISTENS: Duration = SLOWEST_START;
 #[derive(Debug)]
 pub(crate) struct Session {
     profile: Profile,
-    began: Now,
-    pub(crate) what: What,
+    began: Moment,
+    pub(crate) what: BfdState,
     pub(crate) diagnostic: Diagnostic,
     mine: u32,
     yours: u32,
@@ -41,10 +41,10 @@ pub(crate) struct Session {
     receive_before: Option<Duration>,
     is_polling: bool,
     /// When the next packet is due.
-    next: Now,
-    sent: Now,
+    next: Moment,
+    sent: Moment,
     /// When the peer was heard last.
-    heard: Option<Now>,
+    heard: Option<Moment>,
     pub(crate) downs: u64,
     random: u64,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Session {
 /// What the peer said last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerPacket {
-    pub(crate) state: What,
+    pub(crate) state: BfdState,
     pub(crate) diagnostic: Diagnostic,
     is_demand: bool,
     multiplier: u8,
@@ -62,11 +62,11 @@ pub(crate) struct PeerPacket {
 
 impl Session {
     /// `mine` is not 0 and tells this session from all others of this host; `seed` is another one for each.
-    pub(crate) fn new(profile: Profile, mine: u32, seed: u64, now: Now) -> Session {
+    pub(crate) fn new(profile: Profile, mine: u32, seed: u64, now: Moment) -> Session {
         Session {
             profile,
             began: now,
-            what: What::Down,
+            what: BfdState::Down,
             diagnostic: Diagnostic::NONE,
             mine: mine.max(1),
             yours: 0,
@@ -89,15 +89,15 @@ impl Session {
     }
 
     /// Other intervals: agreed with the peer while the session stays as it is (6.8.3).
-    pub(crate) fn set_profile(&mut self, profile: Profile, now: Now) {
+    pub(crate) fn set_profile(&mut self, profile: Profile, now: Moment) {
         self.profile = profile;
         self.set_intervals(now);
     }
 
     /// The session is ended on purpose: the packet to tell so, if there is a peer to tell (6.8.16).
-    pub(crate) fn stop(&mut self, now: Now) -> Option<Packet> {
-        if self.what != What::AdminDown {
-            self.enter(What::AdminDown, Diagnostic::ADMINISTRATIVE, now);
+    pub(crate) fn stop(&mut self, now: Moment) -> Option<Packet> {
+        if self.what != BfdState::AdminDown {
+            self.enter(BfdState::AdminDown, Diagnostic::ADMINISTRATIVE, now);
         }
         (self.yours != 0).then(|| self.packet(false))
     }
@@ -110,8 +110,8 @@ impl Session {
     }
 
     /// A packet that is for this session: by its discriminator, or, as long as it has none, by its sender.
-    pub(crate) fn receive(&mut self, packet: &Packet, now: Now) -> Option<Packet> {
-        if packet.yours != 0 && packet.yours != self.mine || self.what == What::AdminDown {
+    pub(crate) fn receive(&mut self, packet: &Packet, now: Moment) -> Option<Packet> {
+        if packet.yours != 0 && packet.yours != self.mine || self.what == BfdState::AdminDown {
             return None;
         }
         self.yours = packet.mine;
@@ -130,17 +130,17 @@ impl Session {
             self.receive_before = None;
         }
         match (self.what, packet.state) {
-            (What::Down, What::AdminDown) => {}
-            (_, What::AdminDown) => self.enter(What::Down, Diagnostic::TOLD_DOWN, now),
-            (What::Down, What::Down) => self.enter(What::Init, Diagnostic::NONE, now),
-            (What::Down, What::Init) | (What::Init, What::Init | What::Up) => {
-                self.enter(What::Up, Diagnostic::NONE, now);
+            (BfdState::Down, BfdState::AdminDown) => {}
+            (_, BfdState::AdminDown) => self.enter(BfdState::Down, Diagnostic::TOLD_DOWN, now),
+            (BfdState::Down, BfdState::Down) => self.enter(BfdState::Init, Diagnostic::NONE, now),
+            (BfdState::Down, BfdState::Init) | (BfdState::Init, BfdState::Init | BfdState::Up) => {
+                self.enter(BfdState::Up, Diagnostic::NONE, now);
             }
             // It hears this very session, as a process before this one had it: nobody needs to notice.
-            (What::Down, What::Up) if self.is_successor(packet, now) => {
-                self.enter(What::Up, Diagnostic::NONE, now);
+            (BfdState::Down, BfdState::Up) if self.is_successor(packet, now) => {
+                self.enter(BfdState::Up, Diagnostic::NONE, now);
             }
-            (What::Up, What::Down) => self.enter(What::Down, Diagnostic::TOLD_DOWN, now),
+            (BfdState::Up, BfdState::Down) => self.enter(BfdState::Down, Diagnostic::TOLD_DOWN, now),
             _ => {}
         }
         // A peer that wants to hear us sooner need not wait for what was due by its former interval.
@@ -149,15 +149,15 @@ impl Session {
     }
 
     /// What is due now.
-    pub(crate) fn tick(&mut self, now: Now) -> Option<Packet> {
+    pub(crate) fn tick(&mut self, now: Moment) -> Option<Packet> {
         if let (Some(heard), Some(detection)) = (self.heard, self.detection())
             && now >= heard.saturating_add(detection)
         {
             // Who was not heard for so long may have begun again, with another discriminator (6.8.1).
             self.yours = 0;
             self.heard = None;
-            if matches!(self.what, What::Init | What::Up) {
-                self.enter(What::Down, Diagnostic::EXPIRED, now);
+            if matches!(self.what, BfdState::Init | BfdState::Up) {
+                self.enter(BfdState::Down, Diagnostic::EXPIRED, now);
             }
         }
         if now < self.next {
@@ -172,10 +172,10 @@ impl Session {
     }
 
     /// When there is something to do, if nothing comes before.
-    pub(crate) fn next(&self) -> Now {
+    pub(crate) fn next(&self) -> Moment {
         let expires = match (self.heard, self.detection()) {
             (Some(heard), Some(detection)) => heard.saturating_add(detection),
-            _ => Now::MAX,
+            _ => Moment::MAX,
         };
         self.next.min(expires)
     }
@@ -185,16 +185,18 @@ impl Session {
         let is_heard = self.told.filter(|_| self.yours != 0);
         let waits = self.profile.is_passive && self.yours == 0;
         let wants_none = is_heard.is_some_and(|told| told.receive.is_zero());
-        let is_demand = is_heard.is_some_and(|told| told.is_demand && told.state == What::Up);
-        !(waits || wants_none && !self.is_polling || is_demand && self.what == What::Up && !self.is_polling)
+        let is_demand = is_heard.is_some_and(|told| told.is_demand && told.state == BfdState::Up);
+        !(waits
+            || wants_none && !self.is_polling
+            || is_demand && self.what == BfdState::Up && !self.is_polling)
     }
 
-    fn is_successor(&self, packet: &Packet, now: Now) -> bool {
+    fn is_successor(&self, packet: &Packet, now: Moment) -> bool {
         packet.yours == self.mine && self.downs == 0 && now < self.began.saturating_add(SUCCESSION)
     }
 
-    fn enter(&mut self, what: What, diagnostic: Diagnostic, now: Now) {
-        if self.what == What::Up && what != What::Up {
+    fn enter(&mut self, what: BfdState, diagnostic: Diagnostic, now: Moment) {
+        if self.what == BfdState::Up && what != BfdState::Up {
             self.downs = self.downs.saturating_add(1);
         }
         self.what = what;
@@ -207,8 +209,8 @@ impl Session {
         self.next = now;
     }
 
-    fn set_intervals(&mut self, now: Now) {
-        let is_up = self.what == What::Up;
+    fn set_intervals(&mut self, now: Moment) {
+        let is_up = self.what == BfdState::Up;
         let slowest = if is_up { Duration::ZERO } else { SLOWEST_START };
         let transmit = self.profile.transmit.max(slowest);
         let receive = self.profile.receive;

@@ -59,8 +59,8 @@ impl Default for Profile {
 
 /// What became of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    pub what: What,
+pub struct BfdStatus {
+    pub what: BfdState,
     pub since: SystemTime,
     /// Why it is not up, as this host sees it.
     pub diagnostic: Diagnostic,
@@ -76,16 +76,16 @@ pub struct State {
     pub trouble: Option<String>,
 }
 
-impl State {
+impl BfdStatus {
     /// It is known that the peer does not hear us, or we do not hear it; not so, if the peer stopped the session on purpose.
     pub fn is_failed(&self) -> bool {
-        self.what == What::Down && self.downs > 0 && !self.is_peer_stopped
+        self.what == BfdState::Down && self.downs > 0 && !self.is_peer_stopped
     }
 }
 
 /// RFC 5880, 4.1: the numbers are those of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum BfdState {
     AdminDown = 0,
     #[default]
     Down = 1,
@@ -93,13 +93,13 @@ pub enum What {
     Up = 3,
 }
 
-impl What {
+impl BfdState {
     pub fn as_str(self) -> &'static str {
         match self {
-            What::AdminDown => "AdminDown",
-            What::Down => "Down",
-            What::Init => "Init",
-            What::Up => "Up",
+            BfdState::AdminDown => "AdminDown",
+            BfdState::Down => "Down",
+            BfdState::Init => "Init",
+            BfdState::Up => "Up",
         }
     }
 }

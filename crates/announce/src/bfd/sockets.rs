@@ -27,14 +27,14 @@ const NETWORK_CONTROL: u32 = 0xc0;
 
 /// Where packets of one kind come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) struct SocketKind {
     is_v6: bool,
     pub(super) is_multihop: bool,
 }
 
-impl Kind {
-    pub(super) fn of(key: &Key) -> Kind {
-        Kind { is_v6: key.peer.is_ipv6(), is_multihop: key.is_multihop }
+impl SocketKind {
+    pub(super) fn of(key: &Key) -> SocketKind {
+        SocketKind { is_v6: key.peer.is_ipv6(), is_multihop: key.is_multihop }
     }
 
     pub(super) fn port(self) -> u16 {
@@ -49,7 +49,7 @@ pub(super) struct Receiver {
 
 /// What came, beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Arrival {
+pub(super) struct PacketMetadata {
     pub(super) from: IpAddr,
     pub(super) hops: u8,
     /// By which interface.
@@ -58,7 +58,7 @@ pub(super) struct Arrival {
 
 impl Receiver {
     /// For packets of these peers alone: others do not fill its queue.
-    pub(super) fn open(kind: Kind, peers: &[IpAddr]) -> io::Result<Receiver> {
+    pub(super) fn open(kind: SocketKind, peers: &[IpAddr]) -> io::Result<Receiver> {
         let socket = socket(kind.is_v6)?;
         socket.attach_filter(&filter(kind, peers))?;
         if kind.is_v6 {
@@ -73,12 +73,12 @@ impl Receiver {
     }
 
     /// From now on.
-    pub(super) fn set_peers(&self, kind: Kind, peers: &[IpAddr]) -> io::Result<()> {
+    pub(super) fn set_peers(&self, kind: SocketKind, peers: &[IpAddr]) -> io::Result<()> {
         SockRef::from(&self.socket).attach_filter(&filter(kind, peers))
     }
 
     /// The next packet, as far as it fits; `None` if there is none.
-    pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(&'a [u8], Arrival)> {
+    pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(&'a [u8], PacketMetadata)> {
         let mut control = cmsg_space!(i32, nix::libc::in6_pktinfo);
         let mut parts = [IoSliceMut::new(buffer)];
         let (length, arrival) = {
@@ -95,7 +95,7 @@ impl Receiver {
                 (_, Some(from)) => IpAddr::V6(from.ip()),
                 _ => return None,
             };
-            let mut arrival = Arrival { from, hops: 0, interface: 0 };
+            let mut arrival = PacketMetadata { from, hops: 0, interface: 0 };
             for told in message.cmsgs().ok()? {
                 match told {
                     ControlMessageOwned::Ipv4Ttl(it) | ControlMessageOwned::Ipv6HopLimit(it) => {
@@ -142,7 +142,7 @@ impl Sender {
         let scope = scope(key)?;
         let local = key.local.unwrap_or(unspecified(is_v6));
         bind_somewhere(&socket, |port| at(local, port, scope))?;
-        Ok(Sender { socket: socket.into(), to: at(key.peer, Kind::of(key).port(), scope) })
+        Ok(Sender { socket: socket.into(), to: at(key.peer, SocketKind::of(key).port(), scope) })
     }
 
     /// What cannot be sent is lost, as on any network.
@@ -179,7 +179,7 @@ fn socket(is_v6: bool) -> io::Result<Socket> {
 
 /// A program of the kernel: what is not of a peer, or passed a router though it may not, is dropped before it is queued. With more
 /// peers than a program has room for, all senders are taken, and judged later.
-fn filter(kind: Kind, peers: &[IpAddr]) -> Vec<SockFilter> {
+fn filter(kind: SocketKind, peers: &[IpAddr]) -> Vec<SockFilter> {
     const LOAD_BYTE: u16 = 0x30;
     const LOAD_WORD: u16 = 0x20;
     const IS: u16 = 0x15;

@@ -17,11 +17,11 @@ use nix::{
 use seaway_watchdog::Heartbeat;
 
 use super::{
-    detector::{Ended, Shared},
+    detector::{DetectorShared, ShutdownMode},
     packet::Packet,
-    session::{Now, Session},
-    settings::{Diagnostic, Key, Profile, State, What},
-    sockets::{Arrival, Kind, MOST_HOPS, Receiver, Sender, scope},
+    session::{Moment, Session},
+    settings::{BfdState, BfdStatus, Diagnostic, Key, Profile},
+    sockets::{MOST_HOPS, PacketMetadata, Receiver, Sender, SocketKind, scope},
 };
 use crate::layer2::locked;
 
@@ -37,19 +37,19 @@ const BUFFER: usize = 128;
 /// That a session ended on purpose is said so often.
 const FAREWELLS: usize = 3;
 
-type Changed = Box<dyn FnMut(&BTreeMap<Key, State>) + Send>;
+type ChangeCallback = Box<dyn FnMut(&BTreeMap<Key, BfdStatus>) + Send>;
 
 pub(super) struct Worker {
-    shared: Arc<Shared>,
-    changed: Changed,
+    shared: Arc<DetectorShared>,
+    changed: ChangeCallback,
     heartbeat: Heartbeat,
-    began: Now,
+    began: Moment,
     seed: hmac::Key,
     entries: BTreeMap<Key, Entry>,
-    receivers: BTreeMap<Kind, Receiver>,
+    receivers: BTreeMap<SocketKind, Receiver>,
     /// Why a port could not be opened.
-    troubles: BTreeMap<Kind, String>,
-    look_again: Now,
+    troubles: BTreeMap<SocketKind, String>,
+    look_again: Moment,
     buffer: Vec<u8>,
 }
 
@@ -59,11 +59,11 @@ struct Entry {
     sender: Option<Sender>,
     /// Why it cannot send.
     trouble: Option<String>,
-    told: State,
+    told: BfdStatus,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, changed: Changed, heartbeat: Heartbeat) -> Worker {
+    pub(super) fn new(shared: Arc<DetectorShared>, changed: ChangeCallback, heartbeat: Heartbeat) -> Worker {
         Worker {
             shared,
             changed,
@@ -73,19 +73,19 @@ impl Worker {
             entries: BTreeMap::new(),
             receivers: BTreeMap::new(),
             troubles: BTreeMap::new(),
-            look_again: Now::MAX,
+            look_again: Moment::MAX,
             buffer: vec![0; BUFFER],
         }
     }
 
     pub(super) fn run(mut self) {
         self.heartbeat.enter_thread();
-        while self.shared.ended() == Ended::No {
+        while self.shared.ended() == ShutdownMode::No {
             self.heartbeat.beat();
             self.turn();
             self.wait();
         }
-        if self.shared.ended() == Ended::Told {
+        if self.shared.ended() == ShutdownMode::Told {
             self.entries.values_mut().for_each(Entry::stop);
         }
     }
@@ -112,7 +112,7 @@ impl Worker {
 
     fn wait(&self) {
         let time = now();
-        let next = self.entries.values().map(|it| it.session.next()).min().unwrap_or(Now::MAX);
+        let next = self.entries.values().map(|it| it.session.next()).min().unwrap_or(Moment::MAX);
         let pause = next.min(self.look_again).saturating_sub(time);
         let pause = pause.min(Duration::from_secs(1)).saturating_add(Duration::from_micros(999));
         let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::from(100_u8));
@@ -124,7 +124,7 @@ impl Worker {
         let _ = self.shared.wake.read();
     }
 
-    fn want(&mut self, wanted: BTreeMap<Key, Profile>, time: Now) {
+    fn want(&mut self, wanted: BTreeMap<Key, Profile>, time: Moment) {
         for (key, entry) in &mut self.entries {
             if !wanted.contains_key(key) {
                 entry.stop();
@@ -144,7 +144,7 @@ impl Worker {
                 }
             }
         }
-        let kinds: Vec<Kind> = self.entries.keys().map(Kind::of).collect();
+        let kinds: Vec<SocketKind> = self.entries.keys().map(SocketKind::of).collect();
         self.receivers.retain(|kind, _| kinds.contains(kind));
         self.troubles.retain(|kind, _| kinds.contains(kind));
         self.look_again = time;
@@ -162,14 +162,14 @@ impl Worker {
         (0..=u32::MAX).map(number).find(|it| *it != 0 && !taken(*it)).unwrap_or(1)
     }
 
-    fn open_sockets(&mut self, time: Now) {
+    fn open_sockets(&mut self, time: Moment) {
         let is_first = time < self.began.saturating_add(AT_FIRST);
         let retry = time.saturating_add(if is_first { RETRY_AT_FIRST } else { RETRY });
-        self.look_again = Now::MAX;
-        let kinds: BTreeSet<Kind> = self.entries.keys().map(Kind::of).collect();
+        self.look_again = Moment::MAX;
+        let kinds: BTreeSet<SocketKind> = self.entries.keys().map(SocketKind::of).collect();
         for kind in kinds {
             let peers: BTreeSet<IpAddr> =
-                self.entries.keys().filter(|key| Kind::of(key) == kind).map(|key| key.peer).collect();
+                self.entries.keys().filter(|key| SocketKind::of(key) == kind).map(|key| key.peer).collect();
             let peers: Vec<IpAddr> = peers.into_iter().collect();
             // One that cannot be changed is opened again.
             if self.receivers.get(&kind).is_some_and(|it| it.set_peers(kind, &peers).is_ok()) {
@@ -227,14 +227,14 @@ impl Worker {
     fn tell(&mut self) {
         let mut is_other = false;
         for (key, entry) in &mut self.entries {
-            let trouble = entry.trouble.clone().or_else(|| self.troubles.get(&Kind::of(key)).cloned());
+            let trouble = entry.trouble.clone().or_else(|| self.troubles.get(&SocketKind::of(key)).cloned());
             is_other |= entry.look(trouble);
         }
         let mut told = locked(&self.shared.told);
         if !is_other && told.len() == self.entries.len() {
             return;
         }
-        let states: BTreeMap<Key, State> =
+        let states: BTreeMap<Key, BfdStatus> =
             self.entries.iter().map(|(key, it)| (key.clone(), it.told.clone())).collect();
         told.clone_from(&states);
         drop(told);
@@ -243,9 +243,9 @@ impl Worker {
 }
 
 impl Entry {
-    fn new(profile: Profile, mine: u32, time: Now) -> Entry {
-        let told = State {
-            what: What::Down,
+    fn new(profile: Profile, mine: u32, time: Moment) -> Entry {
+        let told = BfdStatus {
+            what: BfdState::Down,
             since: SystemTime::now(),
             diagnostic: Diagnostic::NONE,
             told: Diagnostic::NONE,
@@ -278,12 +278,12 @@ impl Entry {
         let session = &self.session;
         let heard = session.told;
         let is_same = self.told.what == session.what;
-        let state = State {
+        let state = BfdStatus {
             what: session.what,
             since: if is_same { self.told.since } else { SystemTime::now() },
             diagnostic: session.diagnostic,
             told: heard.map_or(Diagnostic::NONE, |it| it.diagnostic),
-            is_peer_stopped: heard.is_some_and(|it| it.state == What::AdminDown),
+            is_peer_stopped: heard.is_some_and(|it| it.state == BfdState::AdminDown),
             detection: session.detection(),
             downs: session.downs,
             trouble,
@@ -295,16 +295,16 @@ impl Entry {
 }
 
 /// RFC 5880, 6.8.6, with what RFC 5881 and 5883 add: who is not the peer says nothing here.
-fn is_for(key: &Key, entry: &Entry, kind: Kind, packet: &Packet, arrival: &Arrival) -> bool {
+fn is_for(key: &Key, entry: &Entry, kind: SocketKind, packet: &Packet, arrival: &PacketMetadata) -> bool {
     let least = if kind.is_multihop { entry.profile.minimum_ttl } else { MOST_HOPS };
-    Kind::of(key) == kind
+    SocketKind::of(key) == kind
         && key.peer == arrival.from
         && arrival.hops >= least
         && (packet.yours == 0 || packet.yours == entry.session.mine())
         && (key.interface.is_none() || scope(key).is_ok_and(|it| it == arrival.interface))
 }
 
-fn unopened(kind: Kind, error: &io::Error) -> String {
+fn unopened(kind: SocketKind, error: &io::Error) -> String {
     let port = kind.port();
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(
@@ -315,8 +315,8 @@ fn unopened(kind: Kind, error: &io::Error) -> String {
 }
 
 /// Goes on while the machine is suspended, as its peers' clocks do.
-fn now() -> Now {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
+fn now() -> Moment {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Moment::ZERO, Into::into)
 }
 
 /// One for each boot of the machine.
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_port_that_another_program_has_is_named() {
-        let kind = Kind::of(&Key::single_hop(IpAddr::from([192, 0, 2, 1])));
+        let kind = SocketKind::of(&Key::single_hop(IpAddr::from([192, 0, 2, 1])));
         let told = unopened(kind, &io::ErrorKind::AddrInUse.into());
         assert!(told.contains("UDP port 3784") && told.contains("bfdd"), "{told}");
     }

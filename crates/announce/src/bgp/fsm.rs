@@ -3,13 +3,13 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use super::{
-    message::{self, Family, Graceful, MOST, Message, Notification, Open},
+    message::{self, Family, GracefulRestart, MOST, Message, Notification, Open},
     settings::Timing,
 };
 use seaway_model::bgp::{PeerFamilies, RemoteAs};
 
 /// Since any moment; it never goes back.
-pub(crate) type Now = Duration;
+pub(crate) type Moment = Duration;
 
 /// What does not change in a session. A change of it ends the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub(crate) enum Action {
     Send(Vec<u8>),
     /// What was to be sent goes first.
     Close,
-    Established(Agreed),
+    Established(NegotiatedCapabilities),
     Refresh(Family),
 }
 
 /// What both sides can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agreed {
+pub(crate) struct NegotiatedCapabilities {
     pub(crate) is_internal: bool,
     pub(crate) families: PeerFamilies,
     pub(crate) has_four_byte_as: bool,
@@ -46,23 +46,23 @@ pub(crate) struct Agreed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    Idle { until: Now },
-    Connect { until: Now },
+    Idle { until: Moment },
+    Connect { until: Moment },
     OpenSent,
     OpenConfirm,
-    Established { since: Now },
+    Established { since: Moment },
 }
 
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct SessionStateMachine {
     config: Config,
     /// Ours, at this connection.
     id: Ipv4Addr,
     state: State,
     /// A message that has not come as a whole.
     begun: Vec<u8>,
-    hold_until: Option<Now>,
-    keepalive_at: Option<Now>,
+    hold_until: Option<Moment>,
+    keepalive_at: Option<Moment>,
     /// As both sides agreed; 0 is without.
     hold: Duration,
     peer: Option<Open>,
@@ -75,13 +75,13 @@ pub(crate) struct Machine {
     pub(crate) received: u64,
 }
 
-impl Machine {
+impl SessionStateMachine {
     /// It connects at the first tick.
-    pub(crate) fn new(config: Config, is_restarting: bool, seed: u64) -> Machine {
-        Machine {
+    pub(crate) fn new(config: Config, is_restarting: bool, seed: u64) -> SessionStateMachine {
+        SessionStateMachine {
             config,
             id: Ipv4Addr::UNSPECIFIED,
-            state: State::Idle { until: Now::ZERO },
+            state: State::Idle { until: Moment::ZERO },
             begun: Vec::new(),
             hold_until: None,
             keepalive_at: None,
@@ -122,14 +122,14 @@ impl Machine {
     }
 
     /// When something is due.
-    pub(crate) fn next(&self) -> Now {
+    pub(crate) fn next(&self) -> Moment {
         match self.state {
             State::Idle { until } | State::Connect { until } => until,
-            _ => self.hold_until.into_iter().chain(self.keepalive_at).min().unwrap_or(Now::MAX),
+            _ => self.hold_until.into_iter().chain(self.keepalive_at).min().unwrap_or(Moment::MAX),
         }
     }
 
-    pub(crate) fn tick(&mut self, now: Now, actions: &mut Vec<Action>) {
+    pub(crate) fn tick(&mut self, now: Moment, actions: &mut Vec<Action>) {
         match self.state {
             State::Idle { until } if until <= now => {
                 self.state = State::Connect { until: now.saturating_add(self.config.timing.connect) };
@@ -167,14 +167,14 @@ impl Machine {
         }
     }
 
-    pub(crate) fn connected(&mut self, now: Now, id: Ipv4Addr, actions: &mut Vec<Action>) {
+    pub(crate) fn connected(&mut self, now: Moment, id: Ipv4Addr, actions: &mut Vec<Action>) {
         if !matches!(self.state, State::Connect { .. }) {
             return;
         }
         (self.state, self.id) = (State::OpenSent, id);
         self.hold_until = Some(now.saturating_add(self.config.timing.open));
         let (families, config) = (self.config.families, &self.config);
-        let graceful = config.graceful_restart.map(|time| Graceful {
+        let graceful = config.graceful_restart.map(|time| GracefulRestart {
             is_restarting: self.is_restarting,
             time: u16::try_from(time.as_secs()).unwrap_or(u16::MAX).min(0xfff),
             families,
@@ -197,21 +197,21 @@ impl Machine {
     }
 
     /// Tries again so soon, however often it failed.
-    pub(crate) fn retry(&mut self, at: Now) {
+    pub(crate) fn retry(&mut self, at: Moment) {
         if let State::Idle { until } = &mut self.state {
             *until = at;
         }
     }
 
     /// What it waited for has come.
-    pub(crate) fn hurry(&mut self, now: Now) {
+    pub(crate) fn retry_now(&mut self, now: Moment) {
         if let State::Idle { until } = &mut self.state {
             *until = now.min(*until);
         }
     }
 
     /// The connection failed, or was closed.
-    pub(crate) fn lost(&mut self, now: Now, why: &str, actions: &mut Vec<Action>) {
+    pub(crate) fn lost(&mut self, now: Moment, why: &str, actions: &mut Vec<Action>) {
         if !matches!(self.state, State::Idle { .. }) {
             self.end(now, None, why.into(), actions);
         }
@@ -220,7 +220,7 @@ impl Machine {
     /// Ends it for a reason of our own; it is tried again soon.
     pub(crate) fn reset(
         &mut self,
-        now: Now,
+        now: Moment,
         notification: Notification,
         why: &str,
         actions: &mut Vec<Action>,
@@ -230,7 +230,7 @@ impl Machine {
         }
     }
 
-    pub(crate) fn heard(&mut self, now: Now, mut bytes: &[u8], actions: &mut Vec<Action>) {
+    pub(crate) fn heard(&mut self, now: Moment, mut bytes: &[u8], actions: &mut Vec<Action>) {
         if matches!(self.state, State::Idle { .. } | State::Connect { .. }) {
             return;
         }
@@ -267,7 +267,7 @@ impl Machine {
         }
     }
 
-    fn take(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
+    fn take(&mut self, now: Moment, message: Message, actions: &mut Vec<Action>) {
         if let Message::Notification(it) = &message {
             return self.end(now, None, self.refusal(it), actions);
         }
@@ -294,7 +294,7 @@ impl Machine {
         }
     }
 
-    fn open(&mut self, now: Now, open: Open, actions: &mut Vec<Action>) {
+    fn open(&mut self, now: Moment, open: Open, actions: &mut Vec<Action>) {
         let (ours, theirs) = (self.config.local_as, open.number);
         let expected = match self.config.remote_as {
             RemoteAs::Number(number) => (number != theirs).then(|| format!("{number} is configured")),
@@ -330,10 +330,10 @@ impl Machine {
         actions.push(Action::Send(keep_alive()));
     }
 
-    fn establish(&mut self, now: Now, actions: &mut Vec<Action>) {
+    fn establish(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let Some(peer) = &self.peer else { return };
         let (ours, theirs) = (self.config.families, peer.families);
-        let agreed = Agreed {
+        let agreed = NegotiatedCapabilities {
             is_internal: peer.number == self.config.local_as,
             families: PeerFamilies { v4: ours.v4 && theirs.v4, v6: ours.v6 && theirs.v6 },
             has_four_byte_as: peer.has_four_byte_as,
@@ -347,7 +347,13 @@ impl Machine {
         actions.push(Action::Established(agreed));
     }
 
-    fn end(&mut self, now: Now, notification: Option<Notification>, why: String, actions: &mut Vec<Action>) {
+    fn end(
+        &mut self,
+        now: Moment,
+        notification: Option<Notification>,
+        why: String,
+        actions: &mut Vec<Action>,
+    ) {
         let is_connected = !matches!(self.state, State::Idle { .. } | State::Connect { .. });
         if let Some(notification) = notification.filter(|_| is_connected) {
             let mut bytes = Vec::new();
@@ -383,11 +389,11 @@ impl Machine {
         format!("the peer ended the session: {notification}")
     }
 
-    fn hold_from(&self, now: Now) -> Option<Now> {
+    fn hold_from(&self, now: Moment) -> Option<Moment> {
         (!self.hold.is_zero()).then(|| now.saturating_add(self.hold))
     }
 
-    fn keepalive_from(&mut self, now: Now) -> Option<Now> {
+    fn keepalive_from(&mut self, now: Moment) -> Option<Moment> {
         if self.hold.is_zero() {
             return None;
         }

@@ -12,13 +12,13 @@ use std::{net::Ipv4Addr, time::Duration};
 use seaway_model::bgp::{PeerFamilies, RemoteAs};
 
 use super::{
-    fsm::{Action, Config, Machine, Now, State},
+    fsm::{Action, Config, Moment, SessionStateMachine, State},
     message::{self, MOST, Message},
     settings::Timing,
 };
 
 const NEITHER: PeerFamilies = PeerFamilies { v4: false, v6: false };
-const NOW: Now = Duration::from_secs(1000);
+const NOW: Moment = Duration::from_secs(1000);
 
 pub(crate) fn hold(bytes: &[u8]) {
     messages(bytes);
@@ -75,7 +75,7 @@ fn heard(parts: &[&[u8]]) -> (State, Option<String>, u64, Vec<Action>) {
         has_password: false,
         timing: Timing::default(),
     };
-    let mut machine = Machine::new(config, false, 7);
+    let mut machine = SessionStateMachine::new(config, false, 7);
     let mut actions = Vec::new();
     machine.tick(NOW, &mut actions);
     machine.connected(NOW, Ipv4Addr::new(10, 0, 0, 1), &mut actions);

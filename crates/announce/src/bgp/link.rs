@@ -9,19 +9,19 @@ use std::{
 };
 
 use nix::poll::{PollFd, PollFlags};
-use seaway_model::bgp::{Hops, PeerAddress, RemoteAs, Session as Wanted};
+use seaway_model::bgp::{PeerAddress, PeerDistance, RemoteAs, Session as Wanted};
 use secrecy::ExposeSecret;
 
 use super::{
-    fsm::{Config, Now, State},
+    fsm::{Config, Moment, State},
+    interface_addresses::{InterfaceAddresses, towards},
     message::Notification,
     neighbors::Neighbors,
-    own::{Own, towards},
-    session::{Command, Local, Session},
+    session::{Command, LocalAddresses, Session},
     settings::{PeerState, SessionState, Timing},
-    sockets::{Connection, Route},
+    sockets::{ConnectOptions, Connection},
 };
-use crate::{Links, Observed, Process, Sockets, bfd};
+use crate::{Links, ObservedLinks, Process, SocketDiagnostics, bfd};
 
 /// Of one peer, before others have a turn.
 const READS: usize = 4;
@@ -31,13 +31,13 @@ const PREDECESSOR: Duration = Duration::from_secs(30);
 /// BFD begins with a packet a second.
 const BFD_PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) struct Link {
+pub(super) struct PeerLink {
     pub(super) wanted: Wanted,
     session: Session,
     connection: Option<Connection>,
     to: Option<SocketAddr>,
     local: Option<IpAddr>,
-    own: Own,
+    own: InterfaceAddresses,
     /// It does not know where to connect.
     is_waiting: bool,
     told: PeerState,
@@ -46,12 +46,12 @@ pub(super) struct Link {
     received: u64,
     /// The prefixes that were told are those of this version.
     version: u64,
-    bfd: Option<bfd::State>,
+    bfd: Option<bfd::BfdStatus>,
     was_up: bool,
     is_late: bool,
     /// Another program has a session with the peer.
     is_behind: bool,
-    patient_until: Now,
+    patient_until: Moment,
 }
 
 /// What changes end the session; routes, next hops and BFD do not.
@@ -75,8 +75,14 @@ fn value(wanted: &Wanted) -> Option<Option<&str>> {
     password.map(|it| it.value.as_ref().map(ExposeSecret::expose_secret))
 }
 
-impl Link {
-    pub(super) fn new(wanted: Wanted, timing: Timing, is_restarting: bool, seed: u64, now: Now) -> Link {
+impl PeerLink {
+    pub(super) fn new(
+        wanted: Wanted,
+        timing: Timing,
+        is_restarting: bool,
+        seed: u64,
+        now: Moment,
+    ) -> PeerLink {
         let mut session = Session::new(config(&wanted, timing), is_restarting, seed);
         session.want(&wanted.routes, false);
         let told = PeerState {
@@ -91,13 +97,13 @@ impl Link {
             graceful_restart: false,
             bfd: None,
         };
-        Link {
+        PeerLink {
             wanted,
             session,
             connection: None,
             to: None,
             local: None,
-            own: Own::default(),
+            own: InterfaceAddresses::default(),
             is_waiting: false,
             told,
             resets: 0,
@@ -112,7 +118,7 @@ impl Link {
     }
 
     /// The same peer, with other routes or another configuration: only the latter ends its session.
-    pub(super) fn want(&mut self, wanted: Wanted, timing: Timing, seed: u64, now: Now, buffer: &mut [u8]) {
+    pub(super) fn want(&mut self, wanted: Wanted, timing: Timing, seed: u64, now: Moment, buffer: &mut [u8]) {
         let is_same = config(&wanted, timing) == *self.session.config()
             && wanted.to == self.wanted.to
             && wanted.hops == self.wanted.hops
@@ -159,13 +165,13 @@ impl Link {
         Some(PollFd::new(connection.as_fd(), flags))
     }
 
-    pub(super) fn next(&self) -> Now {
+    pub(super) fn next(&self) -> Moment {
         let late = self.late_at().filter(|_| !self.is_late);
-        self.session.next().min(late.unwrap_or(Now::MAX))
+        self.session.next().min(late.unwrap_or(Moment::MAX))
     }
 
     /// When BFD should be up.
-    fn late_at(&self) -> Option<Now> {
+    fn late_at(&self) -> Option<Moment> {
         match self.session.machine().state() {
             State::Established { since } => self.wanted.bfd.map(|_| since.saturating_add(BFD_PATIENCE)),
             _ => None,
@@ -173,9 +179,9 @@ impl Link {
     }
 
     /// What BFD says of the peer now; and whether that ends the session: only where it was up in this very session.
-    pub(super) fn hear_bfd(&mut self, state: Option<bfd::State>) -> bool {
-        let is_up = state.as_ref().is_some_and(|it| it.what == bfd::What::Up);
-        let is_failed = self.was_up && state.as_ref().is_some_and(bfd::State::is_failed);
+    pub(super) fn hear_bfd(&mut self, state: Option<bfd::BfdStatus>) -> bool {
+        let is_up = state.as_ref().is_some_and(|it| it.what == bfd::BfdState::Up);
+        let is_failed = self.was_up && state.as_ref().is_some_and(bfd::BfdStatus::is_failed);
         let is_over = state.as_ref().is_none_or(|it| it.is_peer_stopped) || is_failed;
         self.was_up = is_up || self.was_up && !is_over;
         self.bfd = state;
@@ -183,14 +189,14 @@ impl Link {
     }
 
     /// A router was found behind its interface, for which it may wait.
-    pub(super) fn hurry(&mut self, now: Now) {
+    pub(super) fn retry_now(&mut self, now: Moment) {
         if std::mem::take(&mut self.is_waiting) {
-            self.session.hurry(now);
+            self.session.retry_now(now);
         }
     }
 
     /// Looks at its socket.
-    pub(super) fn hear(&mut self, now: Now, id: Option<Ipv4Addr>, buffer: &mut [u8]) {
+    pub(super) fn hear(&mut self, now: Moment, id: Option<Ipv4Addr>, buffer: &mut [u8]) {
         let (Some(connection), Some(to)) = (&mut self.connection, self.to) else { return };
         if !connection.is_connected {
             match connection.check(to) {
@@ -198,7 +204,7 @@ impl Link {
                 Ok(true) => {
                     connection.is_connected = true;
                     self.local = connection.local();
-                    self.own = Own::default();
+                    self.own = InterfaceAddresses::default();
                     if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
                         self.observe(&observed);
                     }
@@ -221,7 +227,7 @@ impl Link {
     }
 
     /// The peer closed it, which is a reset where it had not read all.
-    fn lose(&mut self, now: Now, error: Option<io::Error>) {
+    fn lose(&mut self, now: Moment, error: Option<io::Error>) {
         let error = error.filter(|it| it.kind() != io::ErrorKind::ConnectionReset);
         let why = match (error, self.session.machine().state()) {
             (Some(error), _) => &format!("the connection broke: {error}"),
@@ -235,7 +241,7 @@ impl Link {
     }
 
     /// Timers, then what has to be done with the socket, then what is to be written.
-    pub(super) fn act(&mut self, now: Now, neighbors: &mut Neighbors, buffer: &mut [u8]) {
+    pub(super) fn act(&mut self, now: Moment, neighbors: &mut Neighbors, buffer: &mut [u8]) {
         self.session.tick(now);
         self.is_late = self.late_at().is_some_and(|at| at <= now);
         self.obey(now, neighbors, buffer);
@@ -243,7 +249,7 @@ impl Link {
         self.obey(now, neighbors, buffer);
     }
 
-    fn obey(&mut self, now: Now, neighbors: &mut Neighbors, buffer: &mut [u8]) {
+    fn obey(&mut self, now: Moment, neighbors: &mut Neighbors, buffer: &mut [u8]) {
         loop {
             let commands = self.session.commands();
             if commands.is_empty() {
@@ -254,7 +260,7 @@ impl Link {
                     Command::Close => {
                         self.close(buffer);
                         if let (PeerAddress::Interface(name), Some(to)) = (&self.wanted.to, self.to.take()) {
-                            neighbors.doubt(name, to.ip());
+                            neighbors.note_failure(name, to.ip());
                         }
                     }
                     Command::Connect => match self.connect(neighbors) {
@@ -295,7 +301,7 @@ impl Link {
         free?;
         self.to = Some(to);
         let is_internal = self.is_internal();
-        Connection::begin(&Route { to, source, hops: self.wanted.hops, is_internal, password })
+        Connection::begin(&ConnectOptions { to, source, hops: self.wanted.hops, is_internal, password })
     }
 
     fn close(&mut self, buffer: &mut [u8]) {
@@ -309,7 +315,7 @@ impl Link {
         self.local = None;
     }
 
-    fn write(&mut self, now: Now) {
+    fn write(&mut self, now: Moment) {
         loop {
             let Some(connection) = self.connection.as_ref().filter(|it| it.is_connected) else { return };
             let bytes = self.session.output();
@@ -325,14 +331,14 @@ impl Link {
     }
 
     /// Ends it at once, and says why.
-    pub(super) fn end(&mut self, now: Now, notification: Notification, why: &str, buffer: &mut [u8]) {
+    pub(super) fn end(&mut self, now: Moment, notification: Notification, why: &str, buffer: &mut [u8]) {
         self.session.reset(now, notification, why);
         let _ = self.session.commands();
         self.close(buffer);
     }
 
     /// Our addresses may have changed.
-    pub(super) fn look(&mut self, observed: &Observed) {
+    pub(super) fn look(&mut self, observed: &ObservedLinks) {
         if self.is_established() {
             self.observe(observed);
             self.session.set_local(self.next_hops());
@@ -340,25 +346,25 @@ impl Link {
     }
 
     /// Without an answer of the kernel it stays as it was.
-    fn observe(&mut self, observed: &Observed) {
+    fn observe(&mut self, observed: &ObservedLinks) {
         if let (Some(local), Some(to)) = (self.local, self.to) {
-            self.own = Own::of(local, to.ip(), observed);
+            self.own = InterfaceAddresses::of(local, to.ip(), observed);
         }
     }
 
     /// Before there is a connection, for BFD.
-    pub(super) fn foresee(&mut self, observed: &Observed) {
+    pub(super) fn foresee(&mut self, observed: &ObservedLinks) {
         if let PeerAddress::Ip { address, port, source } = &self.wanted.to
             && let Some(local) = source.or_else(|| towards(*address, *port))
         {
-            self.own = Own::of(local, *address, observed);
+            self.own = InterfaceAddresses::of(local, *address, observed);
         }
     }
 
     /// Our addresses in the session, or what is configured instead.
-    fn next_hops(&self) -> Local {
+    fn next_hops(&self) -> LocalAddresses {
         let configured = self.wanted.next_hops;
-        Local { v4: configured.v4.or(self.own.v4), v6: configured.v6.or(self.own.v6) }
+        LocalAddresses { v4: configured.v4.or(self.own.v4), v6: configured.v6.or(self.own.v6) }
     }
 
     /// What BFD is to watch while there is a session, and until there is the first one after a restart: a peer that hears nothing
@@ -383,8 +389,8 @@ impl Link {
         let is_internal = self.is_internal();
         let is_multihop = match self.wanted.hops {
             _ if is_internal => !self.own.is_adjacent,
-            Hops::Multihop(hops) | Hops::Security(hops) => hops > 1,
-            Hops::Direct => false,
+            PeerDistance::Multihop(hops) | PeerDistance::Security(hops) => hops > 1,
+            PeerDistance::Direct => false,
         };
         let key = bfd::Key { peer, local: Some(local), interface, is_multihop };
         let profile = bfd::Profile {
@@ -408,7 +414,7 @@ impl Link {
     /// A session without the BFD that it is to have.
     fn lacks_bfd(&self) -> Option<String> {
         let (key, _) = self.watched()?;
-        let state = self.bfd.as_ref().filter(|it| it.what != bfd::What::Up && it.downs == 0)?;
+        let state = self.bfd.as_ref().filter(|it| it.what != bfd::BfdState::Up && it.downs == 0)?;
         if let Some(trouble) = &state.trouble {
             return Some(format!("BFD is not up: {trouble}"));
         }
@@ -476,7 +482,8 @@ impl Link {
 
 /// A router may take a second connection from one address for a restart, and end the session that another program has.
 fn refuse_twins(to: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
-    let mut all = Sockets::open().and_then(|mut it| it.connections(to.ip(), to.port())).unwrap_or_default();
+    let mut all =
+        SocketDiagnostics::open().and_then(|mut it| it.connections(to.ip(), to.port())).unwrap_or_default();
     if let Some(local) = source.or_else(|| towards(to.ip(), to.port())) {
         all.retain(|it| it.at.ip() == local);
     }

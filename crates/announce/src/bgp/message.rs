@@ -8,8 +8,8 @@ mod reader;
 pub(crate) mod update;
 
 pub(crate) use notification::Notification;
-pub(crate) use open::{Graceful, Open};
-pub(crate) use update::{Attributes, Manner};
+pub(crate) use open::{GracefulRestart, Open};
+pub(crate) use update::{Attributes, RouteEncoding};
 
 use ipnet::IpNet;
 use reader::Reader;

@@ -19,8 +19,8 @@ use nix::{
 use seaway_model::Name;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::fsm::Now;
-use crate::{Links, Observed};
+use super::fsm::Moment;
+use crate::{Links, ObservedLinks};
 
 const ADVERTISEMENT: u8 = 134;
 /// A router solicitation, and an advertisement of a router with a lifetime of 0. The kernel writes the checksum.
@@ -57,23 +57,23 @@ nix::setsockopt_impl!(
 );
 
 #[derive(Debug, Default)]
-pub(super) struct Neighbors(BTreeMap<Name, Link>);
+pub(super) struct Neighbors(BTreeMap<Name, NeighborLink>);
 
 #[derive(Debug)]
-struct Link {
+struct NeighborLink {
     socket: Result<(Socket, u32), String>,
     routers: Vec<Router>,
     /// Ours there.
     own: Vec<IpAddr>,
     /// Another program of this host advertises it as a router: a lifetime of 0 would take that back.
     is_router: bool,
-    next: Now,
+    next: Moment,
 }
 
 #[derive(Debug)]
 struct Router {
     address: Ipv6Addr,
-    heard: Now,
+    heard: Moment,
     /// Hosts take it for their router; other speakers of BGP say 0, as we do.
     has_lifetime: bool,
     failures: u32,
@@ -81,11 +81,11 @@ struct Router {
 
 impl Neighbors {
     /// Those behind these interfaces.
-    pub(super) fn want<'a>(&mut self, interfaces: impl Iterator<Item = &'a Name>, now: Now) {
+    pub(super) fn want<'a>(&mut self, interfaces: impl Iterator<Item = &'a Name>, now: Moment) {
         let wanted: Vec<&Name> = interfaces.collect();
         self.0.retain(|name, _| wanted.contains(&name));
         for name in wanted {
-            self.0.entry(name.clone()).or_insert_with(|| Link::open(name, now));
+            self.0.entry(name.clone()).or_insert_with(|| NeighborLink::open(name, now));
         }
     }
 
@@ -93,8 +93,8 @@ impl Neighbors {
         self.0.values().filter_map(|it| Some(it.socket.as_ref().ok()?.0.as_fd()))
     }
 
-    pub(super) fn next(&self) -> Now {
-        self.0.values().map(|it| it.next).min().unwrap_or(Now::MAX)
+    pub(super) fn next(&self) -> Moment {
+        self.0.values().map(|it| it.next).min().unwrap_or(Moment::MAX)
     }
 
     /// Where to connect, or why that is not known.
@@ -110,7 +110,7 @@ impl Neighbors {
     }
 
     /// Our addresses may have changed.
-    pub(super) fn look(&mut self, observed: &Observed) {
+    pub(super) fn look(&mut self, observed: &ObservedLinks) {
         for link in self.0.values_mut() {
             let index = link.socket.as_ref().map_or(0, |it| it.1);
             link.own = observed.addresses.iter().filter(|it| it.link == index).map(|it| it.ip).collect();
@@ -118,7 +118,7 @@ impl Neighbors {
     }
 
     /// A session with this one ended, or did not come to be: next time it is another one's turn, if there is another one.
-    pub(super) fn doubt(&mut self, interface: &Name, address: IpAddr) {
+    pub(super) fn note_failure(&mut self, interface: &Name, address: IpAddr) {
         let routers = self.0.get_mut(interface).map(|it| it.routers.iter_mut()).into_iter().flatten();
         for router in routers.filter(|it| IpAddr::V6(it.address) == address) {
             router.failures = router.failures.saturating_add(1);
@@ -126,12 +126,12 @@ impl Neighbors {
     }
 
     /// Hears and tells; gives interfaces of which a router is known now that was not.
-    pub(super) fn turn(&mut self, now: Now) -> Vec<Name> {
+    pub(super) fn turn(&mut self, now: Moment) -> Vec<Name> {
         let mut found = Vec::new();
         for (name, link) in &mut self.0 {
             let is_due = link.next <= now;
             if is_due && link.is_stale(name) {
-                *link = Link::open(name, now);
+                *link = NeighborLink::open(name, now);
             }
             let Ok((socket, index)) = &link.socket else {
                 if is_due {
@@ -169,7 +169,7 @@ impl Neighbors {
     }
 }
 
-fn note(routers: &mut Vec<Router>, address: Ipv6Addr, has_lifetime: bool, now: Now) {
+fn note(routers: &mut Vec<Router>, address: Ipv6Addr, has_lifetime: bool, now: Moment) {
     if let Some(known) = routers.iter_mut().find(|it| it.address == address) {
         (known.heard, known.has_lifetime) = (now, has_lifetime);
         return;
@@ -181,13 +181,13 @@ fn note(routers: &mut Vec<Router>, address: Ipv6Addr, has_lifetime: bool, now: N
     routers.push(Router { address, heard: now, has_lifetime, failures: 0 });
 }
 
-impl Link {
-    fn open(name: &Name, now: Now) -> Link {
+impl NeighborLink {
+    fn open(name: &Name, now: Moment) -> NeighborLink {
         let socket = open(name);
         let index = socket.as_ref().map_or(0, |it| it.1);
         let all = Links::open().and_then(|mut it| it.addresses()).unwrap_or_default();
         let own = all.into_iter().filter(|it| it.link == index).map(|it| it.ip).collect();
-        Link { socket, routers: Vec::new(), own, is_router: false, next: now }
+        NeighborLink { socket, routers: Vec::new(), own, is_router: false, next: now }
     }
 
     /// An interface that went and came again has another number.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 
 use super::message::{
-    Attributes, Family, Manner,
+    Attributes, Family, RouteEncoding,
     update::{announce, end_of_rib, withdraw},
 };
 use seaway_model::bgp::{PeerFamilies, Route};
@@ -16,11 +16,11 @@ const PART: usize = 64 * 1024;
 const PREFIXES: usize = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Rib {
+pub(crate) struct AdjRibOut {
     wanted: BTreeMap<IpNet, Attributes>,
     /// None where it has to be said again.
     sent: BTreeMap<IpNet, Option<Attributes>>,
-    session: Option<(Manner, PeerFamilies)>,
+    session: Option<(RouteEncoding, PeerFamilies)>,
     /// Its end was not said yet.
     is_first: bool,
     has_news: bool,
@@ -34,9 +34,9 @@ pub(crate) struct Rib {
 
 const NONE: PeerFamilies = PeerFamilies { v4: false, v6: false };
 
-impl Rib {
-    pub(crate) fn new() -> Rib {
-        Rib {
+impl AdjRibOut {
+    pub(crate) fn new() -> AdjRibOut {
+        AdjRibOut {
             wanted: BTreeMap::new(),
             sent: BTreeMap::new(),
             session: None,
@@ -61,7 +61,7 @@ impl Rib {
     }
 
     /// A session begins, in which these families were agreed on.
-    pub(crate) fn begin(&mut self, manner: Manner, families: PeerFamilies) {
+    pub(crate) fn begin(&mut self, manner: RouteEncoding, families: PeerFamilies) {
         self.sent.clear();
         self.version = self.version.wrapping_add(1);
         self.session = Some((manner, families));
@@ -81,7 +81,7 @@ impl Rib {
     }
 
     /// The next hops changed.
-    pub(crate) fn set_next_hops(&mut self, next_hops: Manner) {
+    pub(crate) fn set_next_hops(&mut self, next_hops: RouteEncoding) {
         let Some((manner, _)) = &mut self.session else { return };
         if *manner != next_hops {
             *manner = next_hops;
@@ -115,7 +115,7 @@ impl Rib {
     }
 
     fn can(&self, family: Family) -> bool {
-        let can = |(manner, families): &(Manner, PeerFamilies)| {
+        let can = |(manner, families): &(RouteEncoding, PeerFamilies)| {
             family.is_in(*families) && manner.next_hop(family).is_some()
         };
         self.session.as_ref().is_some_and(can)

@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    fsm::{Action, Agreed, Config, Machine, Now, State},
-    message::{Family, Manner, Notification},
-    rib::Rib,
+    fsm::{Action, Config, Moment, NegotiatedCapabilities, SessionStateMachine, State},
+    message::{Family, Notification, RouteEncoding},
+    rib::AdjRibOut,
 };
 use seaway_model::bgp::Route;
 
@@ -25,7 +25,7 @@ pub(crate) enum Command {
 
 /// Our addresses at a connection, and what replaces them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Local {
+pub(crate) struct LocalAddresses {
     pub(crate) v4: Option<Ipv4Addr>,
     pub(crate) v6: Option<Ipv6Addr>,
 }
@@ -33,15 +33,15 @@ pub(crate) struct Local {
 #[derive(Debug)]
 pub(crate) struct Session {
     config: Config,
-    machine: Machine,
-    rib: Rib,
-    local: Local,
-    agreed: Option<Agreed>,
+    machine: SessionStateMachine,
+    rib: AdjRibOut,
+    local: LocalAddresses,
+    agreed: Option<NegotiatedCapabilities>,
     out: Vec<u8>,
     /// Bytes of it that are written.
     written: usize,
     /// Since when the peer has not taken anything.
-    blocked: Option<Now>,
+    blocked: Option<Moment>,
     actions: Vec<Action>,
     commands: Vec<Command>,
 }
@@ -49,10 +49,10 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(config: Config, is_restarting: bool, seed: u64) -> Session {
         Session {
-            machine: Machine::new(config.clone(), is_restarting, seed),
+            machine: SessionStateMachine::new(config.clone(), is_restarting, seed),
             config,
-            rib: Rib::new(),
-            local: Local::default(),
+            rib: AdjRibOut::new(),
+            local: LocalAddresses::default(),
             agreed: None,
             out: Vec::new(),
             written: 0,
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn machine(&self) -> &Machine {
+    pub(crate) fn machine(&self) -> &SessionStateMachine {
         &self.machine
     }
 
@@ -70,7 +70,7 @@ impl Session {
         &self.config
     }
 
-    pub(crate) fn rib(&self) -> &Rib {
+    pub(crate) fn rib(&self) -> &AdjRibOut {
         &self.rib
     }
 
@@ -78,44 +78,44 @@ impl Session {
         self.rib.want(routes, is_leaving);
     }
 
-    pub(crate) fn connected(&mut self, now: Now, id: Ipv4Addr, local: Local) {
+    pub(crate) fn connected(&mut self, now: Moment, id: Ipv4Addr, local: LocalAddresses) {
         self.local = local;
         self.machine.connected(now, id, &mut self.actions);
         self.act();
     }
 
-    pub(crate) fn retry(&mut self, at: Now) {
+    pub(crate) fn retry(&mut self, at: Moment) {
         self.machine.retry(at);
     }
 
-    pub(crate) fn hurry(&mut self, now: Now) {
-        self.machine.hurry(now);
+    pub(crate) fn retry_now(&mut self, now: Moment) {
+        self.machine.retry_now(now);
     }
 
     /// Ours may change while it is established.
-    pub(crate) fn set_local(&mut self, local: Local) {
+    pub(crate) fn set_local(&mut self, local: LocalAddresses) {
         self.local = local;
         if let Some(agreed) = self.agreed {
             self.rib.set_next_hops(self.manner(agreed));
         }
     }
 
-    pub(crate) fn lost(&mut self, now: Now, why: &str) {
+    pub(crate) fn lost(&mut self, now: Moment, why: &str) {
         self.machine.lost(now, why, &mut self.actions);
         self.act();
     }
 
-    pub(crate) fn heard(&mut self, now: Now, bytes: &[u8]) {
+    pub(crate) fn heard(&mut self, now: Moment, bytes: &[u8]) {
         self.machine.heard(now, bytes, &mut self.actions);
         self.act();
     }
 
-    pub(crate) fn reset(&mut self, now: Now, notification: Notification, why: &str) {
+    pub(crate) fn reset(&mut self, now: Moment, notification: Notification, why: &str) {
         self.machine.reset(now, notification, why, &mut self.actions);
         self.act();
     }
 
-    pub(crate) fn tick(&mut self, now: Now) {
+    pub(crate) fn tick(&mut self, now: Moment) {
         if self.blocked.is_some_and(|since| now.saturating_sub(since) >= self.send_hold()) {
             let why = "send hold timer expired: the peer reads nothing from the connection";
             // Not only closed: the peer would keep our routes, as for a restart.
@@ -126,9 +126,9 @@ impl Session {
         self.act();
     }
 
-    pub(crate) fn next(&self) -> Now {
+    pub(crate) fn next(&self) -> Moment {
         let blocked = self.blocked.map(|since| since.saturating_add(self.send_hold()));
-        self.machine.next().min(blocked.unwrap_or(Now::MAX))
+        self.machine.next().min(blocked.unwrap_or(Moment::MAX))
     }
 
     fn send_hold(&self) -> Duration {
@@ -150,7 +150,7 @@ impl Session {
     }
 
     /// So much of it was written; nothing where the peer has to take something first.
-    pub(crate) fn wrote(&mut self, now: Now, bytes: usize) {
+    pub(crate) fn wrote(&mut self, now: Moment, bytes: usize) {
         self.written = self.written.saturating_add(bytes);
         let is_all = self.written >= self.out.len();
         self.blocked = if is_all { None } else { self.blocked.filter(|_| bytes == 0).or(Some(now)) };
@@ -191,10 +191,10 @@ impl Session {
         (self.written, self.blocked) = (0, None);
     }
 
-    fn manner(&self, agreed: Agreed) -> Manner {
+    fn manner(&self, agreed: NegotiatedCapabilities) -> RouteEncoding {
         let v6 = self.local.v6.map(IpAddr::V6);
         let v4 = self.local.v4.map(IpAddr::V4).or(v6.filter(|_| agreed.has_extended_next_hop));
-        Manner {
+        RouteEncoding {
             is_internal: agreed.is_internal,
             local_as: self.config.local_as,
             has_four_byte_as: agreed.has_four_byte_as,

@@ -59,7 +59,7 @@ pub struct PeerState {
     pub remote_as: Option<u32>,
     /// The peer keeps routes while we restart.
     pub graceful_restart: bool,
-    pub bfd: Option<bfd::State>,
+    pub bfd: Option<bfd::BfdStatus>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

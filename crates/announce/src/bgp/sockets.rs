@@ -11,7 +11,7 @@ use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, SetSockOpt, sockopt::SetStruct},
 };
-use seaway_model::bgp::Hops;
+use seaway_model::bgp::PeerDistance;
 use secrecy::{ExposeSecret, SecretString};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
@@ -50,17 +50,17 @@ pub(super) struct Connection {
 
 /// What a connection is made of.
 #[derive(Debug)]
-pub(super) struct Route<'a> {
+pub(super) struct ConnectOptions<'a> {
     pub(super) to: SocketAddr,
     pub(super) source: Option<IpAddr>,
-    pub(super) hops: Hops,
+    pub(super) hops: PeerDistance,
     pub(super) is_internal: bool,
     pub(super) password: Option<&'a SecretString>,
 }
 
 impl Connection {
     /// Begins to connect. What protects the session is set before, or there is no connection.
-    pub(super) fn begin(route: &Route<'_>) -> Result<Connection, String> {
+    pub(super) fn begin(route: &ConnectOptions<'_>) -> Result<Connection, String> {
         let failed = |doing: &str, error: io::Error| format!("{doing} failed: {error}");
         let socket = Socket::new(Domain::for_address(route.to), Type::STREAM, Some(Protocol::TCP))
             .and_then(|it| it.set_nonblocking(true).map(|()| it))
@@ -137,12 +137,12 @@ impl AsFd for Connection {
     }
 }
 
-fn limit_hops(socket: &Socket, route: &Route<'_>) -> io::Result<()> {
+fn limit_hops(socket: &Socket, route: &ConnectOptions<'_>) -> io::Result<()> {
     let (ttl, least) = match route.hops {
-        Hops::Direct if route.is_internal => (FAR, None),
-        Hops::Direct => (1, None),
-        Hops::Multihop(hops) => (hops.max(1), None),
-        Hops::Security(hops) => {
+        PeerDistance::Direct if route.is_internal => (FAR, None),
+        PeerDistance::Direct => (1, None),
+        PeerDistance::Multihop(hops) => (hops.max(1), None),
+        PeerDistance::Security(hops) => {
             (SECURE, Some(i32::from(SECURE.saturating_sub(hops.max(1).saturating_sub(1)))))
         }
     };

@@ -8,8 +8,8 @@ use std::{
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use seaway_model::{Name, bgp::BgpWanted};
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_model::{Name, bgp::DesiredBgp};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
 use super::{
     settings::{PeerState, Settings},
@@ -19,31 +19,31 @@ use crate::{Error, layer2::locked};
 
 /// Announces to all peers until it is dropped, which withdraws all at once.
 pub struct Speaker {
-    shared: Arc<Shared>,
-    part: Part,
-    last: Mutex<Option<BgpWanted>>,
+    shared: Arc<SpeakerShared>,
+    part: WatchedPart,
+    last: Mutex<Option<DesiredBgp>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread and its owner share.
-pub(super) struct Shared {
-    pub(super) wanted: Mutex<Option<BgpWanted>>,
+pub(super) struct SpeakerShared {
+    pub(super) wanted: Mutex<Option<DesiredBgp>>,
     pub(super) told: Mutex<BTreeMap<Name, PeerState>>,
-    pub(super) bfd: Mutex<Option<Part>>,
+    pub(super) bfd: Mutex<Option<WatchedPart>>,
     pub(super) wake: EventFd,
-    ended: Mutex<Ended>,
+    ended: Mutex<ShutdownMode>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ShutdownMode {
     No,
     /// Without a word: peers that agreed to it keep our routes.
     Restarting,
     Leaving(Duration),
 }
 
-impl Shared {
-    pub(super) fn ended(&self) -> Ended {
+impl SpeakerShared {
+    pub(super) fn ended(&self) -> ShutdownMode {
         *locked(&self.ended)
     }
 
@@ -59,12 +59,12 @@ impl Speaker {
     pub fn start(settings: Settings, changed: impl Fn() + Send + 'static) -> Result<Speaker, Error> {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|error| Error::refused("making the event of the BGP speaker", error))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SpeakerShared {
             wanted: Mutex::default(),
             told: Mutex::default(),
             bfd: Mutex::default(),
             wake,
-            ended: Mutex::new(Ended::No),
+            ended: Mutex::new(ShutdownMode::No),
         });
         let (heartbeat, part) = Heartbeat::new("the BGP speaker");
         let waker = shared.clone();
@@ -78,7 +78,7 @@ impl Speaker {
     }
 
     /// All of it, from now on. The first one has all that a process of before announced: what is not in it is withdrawn.
-    pub fn want(&self, wanted: BgpWanted) {
+    pub fn want(&self, wanted: DesiredBgp) {
         let mut last = locked(&self.last);
         if last.as_ref() == Some(&wanted) {
             return;
@@ -93,22 +93,22 @@ impl Speaker {
     }
 
     /// For the watchdog; BFD is one more, once a session has it.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<WatchedPart> {
         [self.part.clone()].into_iter().chain(locked(&self.shared.bfd).clone()).collect()
     }
 
     /// For good: asks peers to prefer others for so long (RFC 8326), then withdraws all, and ends the sessions. It returns
     /// when that is done.
     pub fn shut_down(mut self, graceful: Duration) {
-        self.end(Ended::Leaving(graceful));
+        self.end(ShutdownMode::Leaving(graceful));
     }
 
     /// Ends sessions so that peers which agreed to it keep our routes for the next process (RFC 4724).
     pub fn restart(mut self) {
-        self.end(Ended::Restarting);
+        self.end(ShutdownMode::Restarting);
     }
 
-    fn end(&mut self, how: Ended) {
+    fn end(&mut self, how: ShutdownMode) {
         let Some(thread) = self.thread.take() else { return };
         *locked(&self.shared.ended) = how;
         self.shared.wake();
@@ -119,6 +119,6 @@ impl Speaker {
 
 impl Drop for Speaker {
     fn drop(&mut self) {
-        self.end(Ended::Leaving(Duration::ZERO));
+        self.end(ShutdownMode::Leaving(Duration::ZERO));
     }
 }

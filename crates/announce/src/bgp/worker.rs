@@ -10,20 +10,20 @@ use nix::{
 };
 use seaway_model::{
     Name,
-    bgp::{BgpWanted, PeerAddress},
+    bgp::{DesiredBgp, PeerAddress},
 };
 use seaway_watchdog::Heartbeat;
 
 use super::{
-    fsm::Now,
-    link::Link,
+    fsm::Moment,
+    interface_addresses::router_id,
+    link::PeerLink,
     message::Notification,
     neighbors::Neighbors,
-    own::router_id,
     settings::Settings,
-    speaker::{Ended, Shared},
+    speaker::{ShutdownMode, SpeakerShared},
 };
-use crate::{Event, Links, Watch, bfd::Bfd, layer2::locked};
+use crate::{Event, LinkWatch, Links, bfd::Bfd, layer2::locked};
 
 const BUFFER: usize = 64 * 1024;
 /// Until peers took the withdrawal of all routes; who reads nothing does not hold up the end.
@@ -36,17 +36,17 @@ const GOODBYE: &str = "seaway stops";
 
 pub(super) struct Worker {
     settings: Settings,
-    shared: Arc<Shared>,
+    shared: Arc<SpeakerShared>,
     changed: Box<dyn Fn() + Send>,
     heartbeat: Heartbeat,
-    links: BTreeMap<Name, Link>,
+    links: BTreeMap<Name, PeerLink>,
     neighbors: Neighbors,
     bfd: Option<(Bfd, Arc<EventFd>)>,
     watched: BTreeMap<crate::bfd::Key, crate::bfd::Profile>,
     id: Option<Ipv4Addr>,
     /// News of our addresses; without it they are looked at when a session begins.
-    addresses: Option<Watch>,
-    look_at: Now,
+    addresses: Option<LinkWatch>,
+    look_at: Moment,
     loopback: Option<u32>,
     buffer: Vec<u8>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         settings: Settings,
-        shared: Arc<Shared>,
+        shared: Arc<SpeakerShared>,
         changed: Box<dyn Fn() + Send>,
         heartbeat: Heartbeat,
     ) -> Worker {
@@ -68,8 +68,8 @@ impl Worker {
             neighbors: Neighbors::default(),
             bfd: None,
             watched: BTreeMap::new(),
-            addresses: Watch::open().ok(),
-            look_at: Now::ZERO,
+            addresses: LinkWatch::open().ok(),
+            look_at: Moment::ZERO,
             loopback: None,
             buffer: vec![0; BUFFER],
         }
@@ -79,22 +79,22 @@ impl Worker {
         self.heartbeat.enter_thread();
         loop {
             match self.shared.ended() {
-                Ended::No => {}
-                Ended::Restarting => return,
-                Ended::Leaving(graceful) => return self.leave(graceful),
+                ShutdownMode::No => {}
+                ShutdownMode::Restarting => return,
+                ShutdownMode::Leaving(graceful) => return self.leave(graceful),
             }
             let wanted = locked(&self.shared.wanted).take();
             if let Some(wanted) = wanted {
                 self.want(wanted);
             }
             self.turn();
-            self.wait(Now::MAX);
+            self.wait(Moment::MAX);
         }
     }
 
     /// First others are preferred to us, then nothing leads here any more, then sessions end.
     fn leave(mut self, graceful: Duration) {
-        let is_any = self.links.values().any(Link::is_established);
+        let is_any = self.links.values().any(PeerLink::is_established);
         for (is_gone, time) in [(false, graceful), (true, FAREWELL)] {
             if !is_any || time.is_zero() {
                 continue;
@@ -103,7 +103,7 @@ impl Worker {
             let until = now().saturating_add(time);
             while now() < until {
                 self.turn();
-                if is_gone && self.links.values_mut().all(Link::is_settled) {
+                if is_gone && self.links.values_mut().all(PeerLink::is_settled) {
                     break;
                 }
                 self.wait(until);
@@ -119,7 +119,7 @@ impl Worker {
         self.tell();
     }
 
-    fn want(&mut self, wanted: BgpWanted) {
+    fn want(&mut self, wanted: DesiredBgp) {
         let (time, timing) = (now(), self.settings.timing);
         let mut before = std::mem::take(&mut self.links);
         let is_leaving = wanted.is_leaving;
@@ -132,7 +132,7 @@ impl Worker {
                 }
                 None => {
                     let is_restarting = self.settings.restarting;
-                    let mut link = Link::new(session, timing, is_restarting, seed(), time);
+                    let mut link = PeerLink::new(session, timing, is_restarting, seed(), time);
                     if is_restarting && let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
                         link.foresee(&observed);
                     }
@@ -170,8 +170,8 @@ impl Worker {
         self.judge(time);
         self.look(time);
         for name in self.neighbors.turn(time) {
-            let is_there = |it: &&mut Link| it.wanted.to == PeerAddress::Interface(name.clone());
-            self.links.values_mut().filter(is_there).for_each(|it| it.hurry(time));
+            let is_there = |it: &&mut PeerLink| it.wanted.to == PeerAddress::Interface(name.clone());
+            self.links.values_mut().filter(is_there).for_each(|it| it.retry_now(time));
         }
         for link in self.links.values_mut() {
             link.hear(time, self.id, &mut self.buffer);
@@ -186,7 +186,7 @@ impl Worker {
     }
 
     /// Ends sessions with peers that BFD says do not hear us.
-    fn judge(&mut self, time: Now) {
+    fn judge(&mut self, time: Moment) {
         let Some((bfd, _)) = &self.bfd else { return };
         let states = bfd.states();
         for link in self.links.values_mut() {
@@ -200,7 +200,7 @@ impl Worker {
     }
 
     /// At our addresses, once for many changes. Those of pools are on `lo`, and tell nothing.
-    fn look(&mut self, time: Now) {
+    fn look(&mut self, time: Moment) {
         let lo = self.loopback;
         let counts = |it: &Event| match it {
             Event::Address { link, .. } | Event::AddressGone { link, .. } => Some(*link) != lo,
@@ -222,9 +222,9 @@ impl Worker {
         if self.look_at > time {
             return;
         }
-        self.look_at = Now::MAX;
+        self.look_at = Moment::MAX;
         if self.addresses.is_none() {
-            self.addresses = Watch::open().ok();
+            self.addresses = LinkWatch::open().ok();
         }
         if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
             self.loopback = observed.links.iter().find(|it| it.loopback).map(|it| it.index);
@@ -239,7 +239,7 @@ impl Worker {
     }
 
     fn watch(&mut self) {
-        let watched: BTreeMap<_, _> = self.links.values().filter_map(Link::watched).collect();
+        let watched: BTreeMap<_, _> = self.links.values().filter_map(PeerLink::watched).collect();
         if watched == self.watched {
             return;
         }
@@ -266,8 +266,8 @@ impl Worker {
         }
     }
 
-    fn wait(&self, most: Now) {
-        let next = self.links.values().map(Link::next).min().unwrap_or(Now::MAX);
+    fn wait(&self, most: Moment) {
+        let next = self.links.values().map(PeerLink::next).min().unwrap_or(Moment::MAX);
         let until = next.min(self.neighbors.next()).min(self.look_at).min(most);
         let pause = until.saturating_sub(now()).saturating_add(Duration::from_micros(999));
         let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
@@ -275,7 +275,7 @@ impl Worker {
         let woken = [self.shared.wake.as_fd()].into_iter().chain(self.neighbors.sockets()).chain(addresses);
         let bfd = self.bfd.iter().map(|(_, wake)| wake.as_fd());
         let polled = woken.chain(bfd).map(|it| PollFd::new(it, PollFlags::POLLIN));
-        let mut polled: Vec<_> = polled.chain(self.links.values().filter_map(Link::polled)).collect();
+        let mut polled: Vec<_> = polled.chain(self.links.values().filter_map(PeerLink::polled)).collect();
         // Interrupted or not, the turn looks at everything.
         let _ = poll(&mut polled, timeout);
         let _ = self.shared.wake.read();
@@ -297,8 +297,8 @@ fn start_bfd() -> Option<(Bfd, Arc<EventFd>)> {
 }
 
 /// Goes on while the machine is suspended: peers do not wait for it.
-fn now() -> Now {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
+fn now() -> Moment {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Moment::ZERO, Into::into)
 }
 
 fn seed() -> u64 {

@@ -11,27 +11,27 @@ use std::{
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use seaway_watchdog::{Heartbeat, Part};
+use seaway_watchdog::{Heartbeat, WatchedPart};
 
 use super::{
-    settings::{Counters, Settings, State, Wanted},
+    settings::{AddressStatus, Counters, DesiredAnnouncements, Settings},
     worker::Worker,
 };
 use crate::Error;
 
 /// Announces from its start until it is dropped.
 pub struct Announcer {
-    shared: Arc<Shared>,
-    part: Part,
+    shared: Arc<AnnouncerShared>,
+    part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread and its owner share.
-pub(super) struct Shared {
-    pub(super) wanted: Mutex<Option<Wanted>>,
+pub(super) struct AnnouncerShared {
+    pub(super) wanted: Mutex<Option<DesiredAnnouncements>>,
     pub(super) ended: AtomicBool,
     pub(super) wake: EventFd,
-    pub(super) told: Mutex<(BTreeMap<IpAddr, State>, Counters)>,
+    pub(super) told: Mutex<(BTreeMap<IpAddr, AddressStatus>, Counters)>,
 }
 
 impl Announcer {
@@ -39,11 +39,11 @@ impl Announcer {
     /// not take long, for nothing is announced meanwhile.
     pub fn start(
         settings: Settings,
-        changed: impl FnMut(&BTreeMap<IpAddr, State>) + Send + 'static,
+        changed: impl FnMut(&BTreeMap<IpAddr, AddressStatus>) + Send + 'static,
     ) -> Result<Announcer, Error> {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|error| Error::refused("making the announcer's event", error))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AnnouncerShared {
             wanted: Mutex::default(),
             ended: AtomicBool::new(false),
             wake,
@@ -59,12 +59,12 @@ impl Announcer {
     }
 
     /// From now on; what was wanted before and is not in it is let go at once.
-    pub fn want(&self, wanted: Wanted) {
+    pub fn want(&self, wanted: DesiredAnnouncements) {
         *locked(&self.shared.wanted) = Some(wanted);
         self.wake();
     }
 
-    pub fn states(&self) -> BTreeMap<IpAddr, State> {
+    pub fn states(&self) -> BTreeMap<IpAddr, AddressStatus> {
         locked(&self.shared.told).0.clone()
     }
 
@@ -73,7 +73,7 @@ impl Announcer {
     }
 
     /// For the watchdog.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> WatchedPart {
         self.part.clone()
     }
 

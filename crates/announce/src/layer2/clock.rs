@@ -3,11 +3,11 @@
 use aws_lc_rs::rand;
 use nix::time::{ClockId, clock_gettime};
 
-use super::state::Now;
+use super::state::Moment;
 
 /// Goes on while the machine is suspended, so that no lease outlives that.
-pub(super) fn now() -> Now {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
+pub(super) fn now() -> Moment {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Moment::ZERO, Into::into)
 }
 
 /// Another number than that of any other life; not 0.

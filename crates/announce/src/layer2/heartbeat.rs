@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use seaway_model::Name;
 
-use super::settings::{Key, Mac};
+use super::settings::{HeartbeatKey, Mac};
 
 const MAGIC: [u8; 5] = *b"SWL2\x01";
 const TAG: usize = 32;
@@ -31,7 +31,7 @@ const MOST_PARTS: usize = 255;
 
 /// A moment in the life of a process: which life, and how many messages it had sent by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct HeartbeatStamp {
     pub(crate) boot: u64,
     pub(crate) sequence: u64,
 }
@@ -41,9 +41,9 @@ pub(crate) struct Message {
     pub(crate) from: Name,
     /// So that what was said to one host cannot be repeated to another.
     pub(crate) to: Name,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: HeartbeatStamp,
     /// The newest of the receiver's that was heard; a boot of 0 for none.
-    pub(crate) acknowledged: Stamp,
+    pub(crate) acknowledged: HeartbeatStamp,
     /// The version of the receiver's claims of which the sender has all parts.
     pub(crate) known: Option<u32>,
     /// Of the interfaces on which it announces.
@@ -54,24 +54,24 @@ pub(crate) struct Message {
     pub(crate) version: u32,
     pub(crate) part: u8,
     pub(crate) parts: u8,
-    pub(crate) claims: Vec<Claim>,
+    pub(crate) claims: Vec<AddressClaim>,
 }
 
 /// An address that the sender serves and could announce, or does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct AddressClaim {
     pub(crate) address: IpAddr,
     pub(crate) announcing: bool,
 }
 
-impl Claim {
+impl AddressClaim {
     fn length(&self) -> usize {
         if self.address.is_ipv4() { 5 } else { 17 }
     }
 }
 
 /// The claims in parts that each fit a message; one empty part if there are none. What is beyond all parts is left out.
-pub(crate) fn parts(claims: &[Claim], most: usize) -> Vec<Vec<Claim>> {
+pub(crate) fn parts(claims: &[AddressClaim], most: usize) -> Vec<Vec<AddressClaim>> {
     let mut parts = vec![Vec::new()];
     let mut room = most;
     for claim in claims {
@@ -89,7 +89,7 @@ pub(crate) fn parts(claims: &[Claim], most: usize) -> Vec<Vec<Claim>> {
 }
 
 impl Message {
-    pub(crate) fn write(&self, key: &Key) -> Vec<u8> {
+    pub(crate) fn write(&self, key: &HeartbeatKey) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         for number in
             [self.stamp.boot, self.stamp.sequence, self.acknowledged.boot, self.acknowledged.sequence]
@@ -131,7 +131,7 @@ impl Message {
     }
 
     /// `None` for what has another key, or another form.
-    pub(crate) fn read(key: &Key, bytes: &[u8]) -> Option<Message> {
+    pub(crate) fn read(key: &HeartbeatKey, bytes: &[u8]) -> Option<Message> {
         if bytes.len() > LONGEST || !bytes.starts_with(&MAGIC) {
             return None;
         }
@@ -144,7 +144,7 @@ impl Message {
 
     pub(crate) fn parse(said: &[u8]) -> Option<Message> {
         let mut rest = Reader(said.strip_prefix(&MAGIC)?);
-        let mut stamp = || Some(Stamp { boot: rest.u64()?, sequence: rest.u64()? });
+        let mut stamp = || Some(HeartbeatStamp { boot: rest.u64()?, sequence: rest.u64()? });
         let (stamp, acknowledged) = (stamp()?, stamp()?);
         let known = match (rest.array()?, u32::from_be_bytes(rest.array()?)) {
             ([0], 0) => None,
@@ -207,14 +207,14 @@ impl Reader<'_> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn claim(&mut self) -> Option<Claim> {
+    fn claim(&mut self) -> Option<AddressClaim> {
         let [kind] = self.array()?;
         let address = match kind & 0x7f {
             4 => IpAddr::V4(Ipv4Addr::from(self.array::<4>()?)),
             6 => IpAddr::V6(Ipv6Addr::from(self.array::<16>()?)),
             _ => return None,
         };
-        Some(Claim { address, announcing: kind >> 7 == 1 })
+        Some(AddressClaim { address, announcing: kind >> 7 == 1 })
     }
 }
 
@@ -226,8 +226,8 @@ mod tests {
         Message {
             from: "a".into(),
             to: "b".into(),
-            stamp: Stamp { boot: 7, sequence: 9 },
-            acknowledged: Stamp { boot: 8, sequence: 3 },
+            stamp: HeartbeatStamp { boot: 7, sequence: 9 },
+            acknowledged: HeartbeatStamp { boot: 8, sequence: 3 },
             known: Some(2),
             macs: vec![Mac([2, 0, 0, 0, 0, 1])],
             hears: vec![(17, 20)],
@@ -235,15 +235,16 @@ mod tests {
             part: 0,
             parts: 1,
             claims: vec![
-                Claim { address: IpAddr::from([192, 0, 2, 7]), announcing: true },
-                Claim { address: "2001:db8::7".parse().expect("an address"), announcing: false },
+                AddressClaim { address: IpAddr::from([192, 0, 2, 7]), announcing: true },
+                AddressClaim { address: "2001:db8::7".parse().expect("an address"), announcing: false },
             ],
         }
     }
 
     #[test]
     fn a_message_reads_back_equal_with_the_key_and_not_at_all_with_another() {
-        let (key, other) = (Key::new("a secret of thirty-two characters"), Key::new("another"));
+        let (key, other) =
+            (HeartbeatKey::new("a secret of thirty-two characters"), HeartbeatKey::new("another"));
         let bytes = message().write(&key);
         assert_eq!(Message::read(&key, &bytes), Some(message()));
         assert_eq!(Message::read(&other, &bytes), None);
@@ -260,20 +261,20 @@ mod tests {
     #[test]
     fn one_secret_replaces_another_while_both_are_accepted() {
         let (old, new) = ("a secret of thirty-two characters", "its successor of the same length");
-        let both = [format!("{old}\n{new}\n"), format!("{new}\n\n{old}")].map(|it| Key::new(&it));
+        let both = [format!("{old}\n{new}\n"), format!("{new}\n\n{old}")].map(|it| HeartbeatKey::new(&it));
         for one in &both {
             let bytes = message().write(one);
             assert!(both.iter().all(|other| Message::read(other, &bytes).is_some()));
         }
-        assert!(Message::read(&Key::new(old), &message().write(&both[0])).is_some());
-        assert!(Message::read(&Key::new(old), &message().write(&both[1])).is_none());
-        let none = Key::new(" \n");
+        assert!(Message::read(&HeartbeatKey::new(old), &message().write(&both[0])).is_some());
+        assert!(Message::read(&HeartbeatKey::new(old), &message().write(&both[1])).is_none());
+        let none = HeartbeatKey::new(" \n");
         assert_eq!(Message::read(&none, &message().write(&none)), None);
     }
 
     #[test]
     fn what_a_later_version_adds_is_passed_over() {
-        let key = Key::new("a secret of thirty-two characters");
+        let key = HeartbeatKey::new("a secret of thirty-two characters");
         let bytes = message().write(&key);
         let mut said = bytes[..bytes.len() - TAG].to_vec();
         said.extend(b"a field of the future");
@@ -283,9 +284,9 @@ mod tests {
 
     #[test]
     fn the_longest_message_fits_a_frame() {
-        let key = Key::new("a secret of thirty-two characters");
+        let key = HeartbeatKey::new("a secret of thirty-two characters");
         let name = Name::from("n".repeat(300));
-        let claim = |last| Claim { address: IpAddr::from([192, 0, 2, last]), announcing: true };
+        let claim = |last| AddressClaim { address: IpAddr::from([192, 0, 2, last]), announcing: true };
         let claims: Vec<_> = (0..=255).map(claim).collect();
         let parts = parts(&claims, ROOM);
         let whole = Message {
@@ -305,12 +306,12 @@ mod tests {
     fn claims_are_cut_into_parts_that_together_are_all_of_them() {
         assert_eq!(parts(&[], ROOM), [[]]);
         let claims: Vec<_> = (0..1_000_u32)
-            .map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: it % 2 == 0 })
+            .map(|it| AddressClaim { address: Ipv4Addr::from(it).into(), announcing: it % 2 == 0 })
             .collect();
         let cut = parts(&claims, ROOM);
         assert_eq!((cut.len(), cut.concat()), (12, claims));
         let many: Vec<_> = (0..100_000_u32)
-            .map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: false })
+            .map(|it| AddressClaim { address: Ipv4Addr::from(it).into(), announcing: false })
             .collect();
         assert_eq!(parts(&many, ROOM).len(), MOST_PARTS);
     }

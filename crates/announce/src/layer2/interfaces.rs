@@ -14,9 +14,9 @@ use nix::{
 
 use seaway_model::Name;
 
-use super::{settings::Mac, state::Place};
+use super::{settings::Mac, state::SubnetInterface};
 use crate::netlink::{
-    Socket,
+    NetlinkSocket,
     message::{Request, attributes, u32_at},
 };
 
@@ -71,7 +71,7 @@ impl Interfaces {
     }
 
     /// Where it would be announced, on one of these interfaces `only`. Not where an interface has it itself: then the kernel answers.
-    pub(crate) fn place(&self, address: IpAddr, only: Option<&BTreeSet<Name>>) -> Option<Place> {
+    pub(crate) fn place(&self, address: IpAddr, only: Option<&BTreeSet<Name>>) -> Option<SubnetInterface> {
         if self.0.values().any(|it| it.subnets.iter().any(|(own, _)| *own == address)) {
             return None;
         }
@@ -81,7 +81,7 @@ impl Interfaces {
         let found = self.0.iter().filter(|(_, it)| may(it));
         let all = found.filter_map(|(index, it)| Some((longest(it)?, *index, it.mac)));
         let best = all.max_by_key(|(prefix, index, _)| (*prefix, std::cmp::Reverse(*index)));
-        best.map(|(_, link, mac)| Place { link, mac })
+        best.map(|(_, link, mac)| SubnetInterface { link, mac })
     }
 
     /// An address of ours in the subnet of another.
@@ -121,7 +121,7 @@ fn contains(own: IpAddr, prefix: u8, address: IpAddr) -> bool {
 
 /// The router of the default route, and the interface that leads there. Of two, that of IPv4.
 pub(crate) fn gateway() -> io::Result<Option<(u32, IpAddr)>> {
-    let mut socket = Socket::open(SockProtocol::NetlinkRoute)?;
+    let mut socket = NetlinkSocket::open(SockProtocol::NetlinkRoute)?;
     for to in FAR_AWAY {
         let answer =
             socket.ask(question(to), |kind, payload| (kind == libc::RTM_NEWROUTE).then(|| route(payload)));

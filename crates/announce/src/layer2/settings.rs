@@ -18,7 +18,7 @@ pub struct Settings {
     /// This host, as its peers call it.
     pub host: Name,
     /// Shared by all hosts. Without it nothing is announced where there are peers.
-    pub key: Option<Key>,
+    pub key: Option<HeartbeatKey>,
     /// The UDP port of heartbeats, here and at peers.
     pub port: u16,
     pub timing: Timing,
@@ -30,21 +30,21 @@ impl Settings {
 
 /// Derived from the secret that all hosts share.
 #[derive(Clone)]
-pub struct Key(Arc<[hmac::Key]>);
+pub struct HeartbeatKey(Arc<[hmac::Key]>);
 
 /// So that what another program signs with the same secret is nothing here.
 const PURPOSE: &[u8] = b"seaway layer2 1";
 
-impl Key {
+impl HeartbeatKey {
     /// Of several lines each is a secret: the first signs, and all are accepted, so that one replaces another without hosts that
     /// do not hear each other.
-    pub fn new(secret: &str) -> Key {
+    pub fn new(secret: &str) -> HeartbeatKey {
         let lines = secret.lines().map(str::trim).filter(|it| !it.is_empty());
         let derived = |secret: &str| {
             let secret = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&secret, PURPOSE).as_ref())
         };
-        Key(lines.map(derived).collect())
+        HeartbeatKey(lines.map(derived).collect())
     }
 
     /// Nothing, without a secret.
@@ -57,7 +57,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for HeartbeatKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
@@ -95,7 +95,7 @@ impl Default for Timing {
 
 /// All that is wanted now; replaces what was wanted before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredAnnouncements {
     /// Hosts to exchange heartbeats with. This host is left out of it, if it is named.
     pub peers: Vec<Peer>,
     /// Only those which this host serves now.
@@ -119,17 +119,17 @@ pub struct WantedAddress {
 
 /// What became of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    pub what: What,
+pub struct AddressStatus {
+    pub what: AddressState,
     pub since: SystemTime,
     /// Whose subnet has the address.
     pub interface: Option<String>,
-    /// Whether this host answers for it now. With [`What::Conflict`] it may: an address that was held before is defended.
+    /// Whether this host answers for it now. With [`AddressState::Conflict`] it may: an address that was held before is defended.
     pub answering: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum AddressState {
     /// Listening for peers, or asking whether another machine has it.
     Probing,
     Announcing,

@@ -116,14 +116,14 @@ impl AsFd for LinkSocket {
 
 /// By which heartbeats come and go.
 #[derive(Debug)]
-pub(crate) struct BeatSocket {
+pub(crate) struct HeartbeatSocket {
     socket: UdpSocket,
     is_v6: bool,
 }
 
-impl BeatSocket {
+impl HeartbeatSocket {
     /// By both families, where the machine has both.
-    pub(crate) fn open(port: u16) -> io::Result<BeatSocket> {
+    pub(crate) fn open(port: u16) -> io::Result<HeartbeatSocket> {
         let open = |domain, at: SocketAddr| -> io::Result<UdpSocket> {
             let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
             if at.is_ipv6() {
@@ -136,11 +136,11 @@ impl BeatSocket {
             Ok(socket.into())
         };
         match open(Domain::IPV6, (Ipv6Addr::UNSPECIFIED, port).into()) {
-            Ok(socket) => Ok(BeatSocket { socket, is_v6: true }),
+            Ok(socket) => Ok(HeartbeatSocket { socket, is_v6: true }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
             Err(_) => {
                 let socket = open(Domain::IPV4, (Ipv4Addr::UNSPECIFIED, port).into())?;
-                Ok(BeatSocket { socket, is_v6: false })
+                Ok(HeartbeatSocket { socket, is_v6: false })
             }
         }
     }
@@ -161,7 +161,7 @@ impl BeatSocket {
     }
 }
 
-impl AsFd for BeatSocket {
+impl AsFd for HeartbeatSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -169,13 +169,13 @@ impl AsFd for BeatSocket {
 
 /// Groups in which others ask for our IPv6 addresses: switches pass them on only where somebody listens.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub(crate) struct MulticastGroups {
     joined: BTreeMap<Ipv6Addr, (u32, Ipv6Addr, usize)>,
     /// The kernel bounds how many groups one of them may join.
     sockets: Vec<UdpSocket>,
 }
 
-impl Groups {
+impl MulticastGroups {
     pub(crate) fn join(&mut self, address: Ipv6Addr, link: u32) {
         let group = solicited_node(address);
         if self.joined.get(&address).is_some_and(|(on, ..)| *on == link) {

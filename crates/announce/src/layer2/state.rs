@@ -21,19 +21,19 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use address::Place;
+pub(crate) use address::SubnetInterface;
 use address::{AddressEntry, Due, Phase};
 use peer::Peer;
 use seaway_model::Name;
 
 use super::{
     election::{rank, short},
-    heartbeat::{self, Claim, Message, Stamp},
-    settings::{Counters, Mac, Timing, Wanted, What},
+    heartbeat::{self, AddressClaim, HeartbeatStamp, Message},
+    settings::{AddressState, Counters, DesiredAnnouncements, Mac, Timing},
 };
 
 /// Since some moment in the past, by a clock that goes on while the machine is suspended.
-pub(crate) type Now = Duration;
+pub(crate) type Moment = Duration;
 
 /// Announcements at once; what is left follows after [`PACE`], since switches learn slowly.
 const AT_ONCE: usize = 64;
@@ -60,22 +60,22 @@ pub(crate) enum Action {
 }
 
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct Layer2StateMachine {
     host: Name,
     timing: Timing,
     has_key: bool,
     boot: u64,
     sequence: u64,
     /// Our messages of the last moments, and when they were sent.
-    sent: VecDeque<(u64, Now)>,
+    sent: VecDeque<(u64, Moment)>,
     peers: BTreeMap<Name, Peer>,
     /// By which messages name them.
     shorts: BTreeMap<u64, Name>,
     addresses: BTreeMap<IpAddr, AddressEntry>,
-    wanted: Wanted,
+    wanted: DesiredAnnouncements,
     /// What we said last, in parts, and its version.
-    said: Vec<Claim>,
-    parts: Vec<Vec<Claim>>,
+    said: Vec<AddressClaim>,
+    parts: Vec<Vec<AddressClaim>>,
     version: u32,
     /// Bytes of claims in one message.
     room: usize,
@@ -83,34 +83,40 @@ pub(crate) struct Machine {
     turn: usize,
     /// As of which revision that is all.
     said_revision: u64,
-    next_beat: Now,
+    next_beat: Moment,
     macs: Vec<Mac>,
     has_gateway: bool,
-    gateway_asked: Option<Now>,
-    gateway_answered: Option<Now>,
+    gateway_asked: Option<Moment>,
+    gateway_answered: Option<Moment>,
     /// A contact that need not be proven: the start, or the last time without peers.
-    granted: Now,
-    last_tick: Now,
+    granted: Moment,
+    last_tick: Moment,
     isolated: bool,
     /// Since when it is, or was last.
-    lapsed: Now,
+    lapsed: Moment,
     /// Peers are only heard, since then, and nothing is begun.
-    listening: Option<Now>,
+    listening: Option<Moment>,
     /// What the process before us announced: it goes on.
     inherited: BTreeSet<IpAddr>,
     dirty: bool,
     /// When something has to be decided again, though no news comes.
-    reconsider: Option<Now>,
-    timer: Option<Now>,
+    reconsider: Option<Moment>,
+    timer: Option<Moment>,
     counters: Counters,
     /// Of what `states` says.
     revision: u64,
 }
 
-impl Machine {
+impl Layer2StateMachine {
     /// `boot`: another number than that of any life before; not 0.
-    pub(crate) fn new(host: Name, timing: Timing, has_key: bool, boot: u64, now: Now) -> Machine {
-        Machine {
+    pub(crate) fn new(
+        host: Name,
+        timing: Timing,
+        has_key: bool,
+        boot: u64,
+        now: Moment,
+    ) -> Layer2StateMachine {
+        Layer2StateMachine {
             host,
             timing,
             has_key,
@@ -120,7 +126,7 @@ impl Machine {
             peers: BTreeMap::new(),
             shorts: BTreeMap::new(),
             addresses: BTreeMap::new(),
-            wanted: Wanted::default(),
+            wanted: DesiredAnnouncements::default(),
             said: Vec::new(),
             parts: heartbeat::parts(&[], heartbeat::ROOM),
             version: 0,
@@ -158,9 +164,9 @@ impl Machine {
     /// Replaces what was wanted. `place`: the interface whose subnet has an address.
     pub(crate) fn want(
         &mut self,
-        now: Now,
-        wanted: Wanted,
-        place: impl Fn(IpAddr) -> Option<Place>,
+        now: Moment,
+        wanted: DesiredAnnouncements,
+        place: impl Fn(IpAddr) -> Option<SubnetInterface>,
         actions: &mut Vec<Action>,
     ) {
         if wanted == self.wanted {
@@ -234,7 +240,12 @@ impl Machine {
     }
 
     /// Interfaces changed: `macs` are those on which we may announce.
-    pub(crate) fn set_places(&mut self, now: Now, macs: Vec<Mac>, place: impl Fn(IpAddr) -> Option<Place>) {
+    pub(crate) fn set_places(
+        &mut self,
+        now: Moment,
+        macs: Vec<Mac>,
+        place: impl Fn(IpAddr) -> Option<SubnetInterface>,
+    ) {
         self.macs = macs;
         for (address, held) in &mut self.addresses {
             let new = place(*address);
@@ -257,7 +268,7 @@ impl Machine {
         self.gateway_answered = self.gateway_asked;
     }
 
-    pub(crate) fn receive(&mut self, now: Now, mut message: Message) {
+    pub(crate) fn receive(&mut self, now: Moment, mut message: Message) {
         self.forget_sent(now);
         let acknowledged = message.acknowledged;
         let sent = if acknowledged.boot == self.boot { self.sent_at(acknowledged.sequence) } else { None };
@@ -277,7 +288,7 @@ impl Machine {
     }
 
     /// Another machine says on this interface that it has the address.
-    pub(crate) fn dispute(&mut self, now: Now, address: IpAddr, link: u32, theirs: Mac) {
+    pub(crate) fn dispute(&mut self, now: Moment, address: IpAddr, link: u32, theirs: Mac) {
         // Once our lease has ended, another one has it by right.
         let has_lease = self.has_lease(now);
         let Some(held) = self.addresses.get_mut(&address) else { return };
@@ -304,7 +315,7 @@ impl Machine {
 
     /// Another machine asks on this interface whether it may have the address (RFC 5227, 2.1.1). Of two that ask at once, the one
     /// with the smaller MAC goes on.
-    pub(crate) fn rival(&mut self, now: Now, address: IpAddr, link: u32, theirs: Mac) {
+    pub(crate) fn rival(&mut self, now: Moment, address: IpAddr, link: u32, theirs: Mac) {
         let is_probed = |held: &AddressEntry| {
             matches!(held.phase, Phase::Probing { .. }) && held.place.is_some_and(|it| theirs < it.mac)
         };
@@ -315,13 +326,13 @@ impl Machine {
     }
 
     /// Our MAC, if we answer for the address on this interface now. Nothing is allocated.
-    pub(crate) fn answers(&self, now: Now, address: IpAddr, link: u32) -> Option<Mac> {
+    pub(crate) fn answers(&self, now: Moment, address: IpAddr, link: u32) -> Option<Mac> {
         let held = self.addresses.get(&address)?;
         let place = held.place.filter(|place| place.link == link)?;
         (held.is_announced() && self.has_lease(now)).then_some(place.mac)
     }
 
-    pub(crate) fn place(&self, address: IpAddr) -> Option<Place> {
+    pub(crate) fn place(&self, address: IpAddr) -> Option<SubnetInterface> {
         self.addresses.get(&address)?.place
     }
 
@@ -330,13 +341,13 @@ impl Machine {
     }
 
     /// Whether a peer was silent for a while, so that other ways to it are tried.
-    pub(crate) fn is_quiet(&self, now: Now, peer: &Name) -> bool {
+    pub(crate) fn is_quiet(&self, now: Moment, peer: &Name) -> bool {
         let quiet = self.timing.interval.saturating_mul(4);
         self.peers.get(peer).and_then(Peer::heard).is_none_or(|heard| now.saturating_sub(heard) > quiet)
     }
 
     /// Does all that is due.
-    pub(crate) fn tick(&mut self, now: Now, actions: &mut Vec<Action>) {
+    pub(crate) fn tick(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.watch_contact(now);
         self.last_tick = now;
         self.watch_peers(now);
@@ -353,8 +364,12 @@ impl Machine {
     }
 
     /// Lets everything go, and says so.
-    pub(crate) fn stop(&mut self, now: Now, actions: &mut Vec<Action>) {
-        let wanted = Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new(), ..Wanted::default() };
+    pub(crate) fn stop(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let wanted = DesiredAnnouncements {
+            peers: self.wanted.peers.clone(),
+            addresses: Vec::new(),
+            ..DesiredAnnouncements::default()
+        };
         self.want(now, wanted, |_| None, actions);
         // Also if that was said already.
         self.next_beat = now;
@@ -362,7 +377,7 @@ impl Machine {
     }
 
     /// When `tick` is to be called again, at the latest.
-    pub(crate) fn next(&self, now: Now) -> Now {
+    pub(crate) fn next(&self, now: Moment) -> Moment {
         let far = now.saturating_add(Duration::from_secs(1));
         let beat = (!self.peers.is_empty() && self.has_key).then_some(self.next_beat);
         let alive = self.peers.values().filter_map(Peer::alive);
@@ -372,19 +387,19 @@ impl Machine {
         all.into_iter().flatten().min().map_or(far, |at| at.min(far))
     }
 
-    fn sent_at(&self, sequence: u64) -> Option<Now> {
+    fn sent_at(&self, sequence: u64) -> Option<Moment> {
         let at = self.sent.binary_search_by_key(&sequence, |(sequence, _)| *sequence).ok()?;
         self.sent.get(at).map(|(_, at)| *at)
     }
 
     /// What we sent long ago proves nothing any more.
-    fn forget_sent(&mut self, now: Now) {
+    fn forget_sent(&mut self, now: Moment) {
         while self.sent.front().is_some_and(|(_, at)| now.saturating_sub(*at) >= self.timing.dead) {
             self.sent.pop_front();
         }
     }
 
-    fn beat(&mut self, now: Now, actions: &mut Vec<Action>) {
+    fn beat(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if self.peers.is_empty() || !self.has_key {
             return;
         }
@@ -418,7 +433,7 @@ impl Machine {
     }
 
     /// To all, or to those that do not know all parts.
-    fn say(&mut self, now: Now, part: usize, to_all: bool, actions: &mut Vec<Action>) {
+    fn say(&mut self, now: Moment, part: usize, to_all: bool, actions: &mut Vec<Action>) {
         self.sequence = self.sequence.saturating_add(1);
         self.forget_sent(now);
         self.sent.push_back((self.sequence, now));
@@ -438,7 +453,7 @@ impl Machine {
             actions.push(Action::Send(Message {
                 from: self.host.clone(),
                 to: name.clone(),
-                stamp: Stamp { boot: self.boot, sequence: self.sequence },
+                stamp: HeartbeatStamp { boot: self.boot, sequence: self.sequence },
                 acknowledged: peer.latest,
                 known: peer.known(),
                 macs: self.macs.clone(),

@@ -17,12 +17,12 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
-    heartbeat::{LONGEST, Message, Stamp},
-    settings::{Key, Settings},
+    heartbeat::{HeartbeatStamp, LONGEST, Message},
+    settings::{HeartbeatKey, Settings},
 };
 
 #[derive(Debug, Default)]
-pub(crate) struct Succession {
+pub(crate) struct HandoverPeers {
     listener: Option<Socket>,
     /// Who connected, and has not said yet who it is.
     guest: Option<Socket>,
@@ -35,7 +35,7 @@ pub(crate) struct Succession {
 const PATIENCE: Duration = Duration::from_millis(50);
 const TAKEN: &[u8] = b"taken";
 
-impl Succession {
+impl HandoverPeers {
     /// From now on a successor may come.
     pub(crate) fn listen(&mut self, port: u16) {
         let listen = || -> io::Result<Socket> {
@@ -91,7 +91,7 @@ impl Succession {
     }
 
     /// What the predecessor leaves, once it has stopped; nothing, if it says nothing.
-    pub(crate) fn inherit(&mut self, key: &Key, buffer: &mut [u8]) -> Option<Vec<Message>> {
+    pub(crate) fn inherit(&mut self, key: &HeartbeatKey, buffer: &mut [u8]) -> Option<Vec<Message>> {
         let predecessor = self.predecessor.as_ref()?;
         loop {
             let heard = received(predecessor, buffer)?;
@@ -113,7 +113,7 @@ impl Succession {
     }
 
     /// Tells the successor, and whether it heard it. It opens the port once this process has closed everything.
-    pub(crate) fn bequeath(&mut self, key: &Key, messages: &[Message]) -> bool {
+    pub(crate) fn hand_over(&mut self, key: &HeartbeatKey, messages: &[Message]) -> bool {
         // Another one may listen there at once.
         self.listener = None;
         let Some(successor) = self.successor.take() else { return false };
@@ -149,8 +149,8 @@ fn greeting(settings: &Settings) -> Message {
     Message {
         from: settings.host.clone(),
         to: settings.host.clone(),
-        stamp: Stamp { boot: 1, sequence: 0 },
-        acknowledged: Stamp::default(),
+        stamp: HeartbeatStamp { boot: 1, sequence: 0 },
+        acknowledged: HeartbeatStamp::default(),
         known: None,
         macs: Vec::new(),
         hears: Vec::new(),

@@ -17,18 +17,18 @@ use seaway_model::Name;
 use seaway_watchdog::Heartbeat;
 
 use super::{
-    announcer::{Shared, locked},
-    answer::Answer,
+    announcer::{AnnouncerShared, locked},
     clock::{boot, now},
     heartbeat::Message,
     interfaces::{Interfaces, gateway},
     packet::{Advertisement, Arp, Solicitation},
-    settings::{Mac, Peer, Settings, State, Wanted, What},
-    sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
-    state::{Action, Machine, Now, Place},
-    succession::Succession,
+    responder::NeighborResponder,
+    settings::{AddressState, AddressStatus, DesiredAnnouncements, Mac, Peer, Settings},
+    sockets::{BUFFER, Family, HeartbeatSocket, LinkSocket, MulticastGroups},
+    state::{Action, Layer2StateMachine, Moment, SubnetInterface},
+    succession::HandoverPeers,
 };
-use crate::{Error, Watch};
+use crate::{Error, LinkWatch};
 
 /// Frames of one socket, and heartbeats, before others have a turn.
 const FRAMES: usize = 64;
@@ -45,30 +45,30 @@ const MOST_STRANGERS: usize = 64;
 /// That an address was let go is said so often, since there is no later message that says it.
 const FAREWELLS: usize = 3;
 
-type Changed = Box<dyn FnMut(&BTreeMap<IpAddr, State>) + Send>;
+type ChangeCallback = Box<dyn FnMut(&BTreeMap<IpAddr, AddressStatus>) + Send>;
 
 pub(super) struct Worker {
     settings: Settings,
-    shared: Arc<Shared>,
-    changed: Changed,
+    shared: Arc<AnnouncerShared>,
+    changed: ChangeCallback,
     heartbeat: Heartbeat,
-    watch: Watch,
-    machine: Machine,
-    wanted: Wanted,
+    watch: LinkWatch,
+    machine: Layer2StateMachine,
+    wanted: DesiredAnnouncements,
     /// Hosts with our key that are no peers as far as we were told: where they are, and until when they count.
-    strangers: BTreeMap<Name, (IpAddr, Now)>,
+    strangers: BTreeMap<Name, (IpAddr, Moment)>,
     interfaces: Interfaces,
     links: BTreeMap<(u32, Family), LinkSocket>,
-    beats: Option<BeatSocket>,
-    succession: Succession,
-    groups: Groups,
+    beats: Option<HeartbeatSocket>,
+    succession: HandoverPeers,
+    groups: MulticastGroups,
     gateway: Option<(u32, IpAddr)>,
     /// A socket that is needed cannot be opened.
     lacks: bool,
-    looked: Now,
-    look_again: Now,
+    looked: Moment,
+    look_again: Moment,
     told: u64,
-    tell_again: Now,
+    tell_again: Moment,
     actions: Vec<Action>,
     buffer: Vec<u8>,
 }
@@ -76,30 +76,35 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         settings: Settings,
-        shared: Arc<Shared>,
-        changed: Changed,
+        shared: Arc<AnnouncerShared>,
+        changed: ChangeCallback,
         heartbeat: Heartbeat,
     ) -> Result<Worker, Error> {
         let now = now();
-        let machine =
-            Machine::new(settings.host.clone(), settings.timing, settings.key.is_some(), boot(), now);
+        let machine = Layer2StateMachine::new(
+            settings.host.clone(),
+            settings.timing,
+            settings.key.is_some(),
+            boot(),
+            now,
+        );
         Ok(Worker {
             settings,
             shared,
             changed,
             heartbeat,
-            watch: Watch::open()?,
+            watch: LinkWatch::open()?,
             machine,
-            wanted: Wanted::default(),
+            wanted: DesiredAnnouncements::default(),
             strangers: BTreeMap::new(),
             interfaces: Interfaces::default(),
             links: BTreeMap::new(),
             beats: None,
-            succession: Succession::default(),
-            groups: Groups::default(),
+            succession: HandoverPeers::default(),
+            groups: MulticastGroups::default(),
             gateway: None,
             lacks: false,
-            looked: Now::ZERO,
+            looked: Moment::ZERO,
             look_again: now,
             told: 0,
             tell_again: now,
@@ -121,9 +126,9 @@ impl Worker {
     /// A successor on this machine goes on with it all; without one it is let go, and peers are told.
     fn end(mut self) {
         let has_successor = self.succession.has_successor(&self.settings);
-        let left = if has_successor { self.machine.bequeath(now()) } else { Vec::new() };
+        let left = if has_successor { self.machine.hand_over(now()) } else { Vec::new() };
         if let (Some(key), false) = (&self.settings.key, left.is_empty())
-            && self.succession.bequeath(key, &left)
+            && self.succession.hand_over(key, &left)
         {
             // Before its successor hears that this process is gone.
             self.beats = None;
@@ -176,7 +181,7 @@ impl Worker {
     }
 
     /// At interfaces, routes and what is wanted.
-    fn look(&mut self, time: Now, wanted: Option<Wanted>) {
+    fn look(&mut self, time: Moment, wanted: Option<DesiredAnnouncements>) {
         (self.looked, self.look_again) = (time, time.saturating_add(GATEWAY));
         if let Some(wanted) = wanted {
             self.wanted = wanted;
@@ -188,7 +193,7 @@ impl Worker {
         let (interfaces, links, only) = (&self.interfaces, &self.links, &self.wanted.interfaces);
         // Where no socket could be opened, nothing is announced.
         let place = |address: IpAddr| {
-            let place: Place = interfaces.place(address, only.get(&address))?;
+            let place: SubnetInterface = interfaces.place(address, only.get(&address))?;
             links.contains_key(&(place.link, Family::of(address))).then_some(place)
         };
         let mut macs: Vec<Mac> =
@@ -206,7 +211,7 @@ impl Worker {
     }
 
     /// What may be announced with the sockets that there are: all that is wanted, or nothing.
-    fn open_sockets(&mut self, time: Now) -> Wanted {
+    fn open_sockets(&mut self, time: Moment) -> DesiredAnnouncements {
         self.strangers.retain(|_, (_, until)| time < *until);
         let mut wanted = self.wanted.clone();
         let named: Vec<Name> = wanted.peers.iter().map(|it| it.name.clone()).collect();
@@ -215,7 +220,7 @@ impl Worker {
         let has_peers = wanted.peers.iter().any(|peer| peer.name != self.settings.host);
         let needs_beats = self.settings.key.is_some();
         if needs_beats && self.beats.is_none() && !self.succession.is_waiting() {
-            match BeatSocket::open(self.settings.port) {
+            match HeartbeatSocket::open(self.settings.port) {
                 Ok(socket) => {
                     self.beats = Some(socket);
                     self.succession.listen(self.settings.port);
@@ -303,7 +308,7 @@ impl Worker {
             for _ in 0..FRAMES {
                 match socket.receive(&mut self.buffer) {
                     Ok(Some(frame)) => {
-                        let answer = Answer { machine: &mut self.machine, socket, link: *index };
+                        let answer = NeighborResponder { machine: &mut self.machine, socket, link: *index };
                         match family {
                             Family::Arp => answer.arp(frame, self.gateway),
                             Family::Ndp => answer.ndp(frame, self.gateway),
@@ -321,7 +326,7 @@ impl Worker {
         }
         for key in broken {
             self.links.remove(&key);
-            self.look_again = Now::ZERO;
+            self.look_again = Moment::ZERO;
         }
     }
 
@@ -402,7 +407,7 @@ impl Worker {
     }
 
     /// What changed, to who asks.
-    fn tell(&mut self, time: Now) {
+    fn tell(&mut self, time: Moment) {
         let revision = self.machine.revision();
         if revision == self.told && time < self.tell_again {
             return;
@@ -413,7 +418,7 @@ impl Worker {
         let counters = self.machine.counters();
         let mut told = locked(&self.shared.told);
         told.1 = counters;
-        let same = |(one, other): ((&IpAddr, &State), (&IpAddr, &State))| one == other;
+        let same = |(one, other): ((&IpAddr, &AddressStatus), (&IpAddr, &AddressStatus))| one == other;
         if told.0.len() == states.len() && told.0.iter().zip(&states).all(same) {
             return;
         }
@@ -423,22 +428,23 @@ impl Worker {
         self.heartbeat.while_waiting(|| changed(&states));
     }
 
-    fn states(&self, time: Now) -> BTreeMap<IpAddr, State> {
+    fn states(&self, time: Moment) -> BTreeMap<IpAddr, AddressStatus> {
         let before = locked(&self.shared.told).0.clone();
         let all = if self.lacks {
             let wanted = self.wanted.addresses.iter();
             // The process before this one announces them.
-            let what = if self.succession.is_waiting() { What::Probing } else { What::NotPermitted };
+            let what =
+                if self.succession.is_waiting() { AddressState::Probing } else { AddressState::NotPermitted };
             wanted.map(|it| (it.address.to_canonical(), (what.clone(), false))).collect()
         } else {
             self.machine.states(time)
         };
-        let state = |(address, (what, answering)): (IpAddr, (What, bool))| {
+        let state = |(address, (what, answering)): (IpAddr, (AddressState, bool))| {
             let place = self.interfaces.place(address, self.wanted.interfaces.get(&address));
             let interface = place.and_then(|it| self.interfaces.get(it.link)).map(|it| it.name.clone());
             let old = before.get(&address).filter(|old| old.what == what);
             let since = old.map_or_else(SystemTime::now, |old| old.since);
-            (address, State { what, since, interface, answering })
+            (address, AddressStatus { what, since, interface, answering })
         };
         all.into_iter().map(state).collect()
     }

@@ -18,7 +18,7 @@ fn assigned(ip: &str, prefix: u8, link: u32, label: Option<&str>, mark: Option<u
 }
 
 fn ours(addresses: &[AssignedAddress], recorded: &[&str]) -> Vec<String> {
-    let observed = Observed { links: vec![loopback()], addresses: addresses.to_vec() };
+    let observed = ObservedLinks { links: vec![loopback()], addresses: addresses.to_vec() };
     let recorded = recorded.iter().map(|ip| ip.parse().expect("an address"));
     let held = observed.ours(&recorded.collect());
     held.iter().map(|held| held.ip().to_string()).collect()
@@ -57,7 +57,7 @@ fn where_the_kernel_keeps_no_marks_the_record_tells_ipv6_addresses_apart() {
 
 #[test]
 fn loopback_addresses_are_local_without_being_assigned() {
-    let observed = Observed {
+    let observed = ObservedLinks {
         links: vec![loopback()],
         addresses: vec![assigned("192.0.2.1", 24, 2, Some("eth0"), None)],
     };

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::bfd::{Bfd, Key, Profile, State, What};
+use seaway_announce::bfd::{Bfd, BfdState, BfdStatus, Key, Profile};
 use seaway_testkit::topology::{Namespace, until};
 
 pub(crate) const OURS: &str = "10.77.0.2";
@@ -41,7 +41,7 @@ impl Cable {
     pub(crate) fn start(&self) -> Ours {
         let heard = Arc::<Mutex<Heard>>::default();
         let told = heard.clone();
-        let changed = move |states: &BTreeMap<Key, State>| {
+        let changed = move |states: &BTreeMap<Key, BfdStatus>| {
             told.lock().expect("no panic").push((Instant::now(), states.clone()));
         };
         let bfd = self.ours.run(|| Bfd::start(changed)).expect("a thread");
@@ -50,7 +50,7 @@ impl Cable {
 }
 
 /// What was told, and when.
-type Heard = Vec<(Instant, BTreeMap<Key, State>)>;
+type Heard = Vec<(Instant, BTreeMap<Key, BfdStatus>)>;
 
 pub(crate) struct Ours {
     pub(crate) bfd: Bfd,
@@ -66,11 +66,11 @@ impl Ours {
         self.bfd.want(keys.iter().map(|it| (it.clone(), profile)).collect());
     }
 
-    pub(crate) fn state(&self, key: &Key) -> Option<State> {
+    pub(crate) fn state(&self, key: &Key) -> Option<BfdStatus> {
         self.bfd.states().get(key).cloned()
     }
 
-    pub(crate) fn until(&self, key: &Key, what: What) {
+    pub(crate) fn until(&self, key: &Key, what: BfdState) {
         until(&format!("{key:?} is {what:?}"), || self.state(key).is_some_and(|it| it.what == what));
     }
 
@@ -79,7 +79,8 @@ impl Ours {
         let mut at = None;
         until("the peer is lost", || {
             let heard = self.heard.lock().expect("no panic");
-            let is_down = |states: &BTreeMap<Key, State>| states.get(key).is_some_and(State::is_failed);
+            let is_down =
+                |states: &BTreeMap<Key, BfdStatus>| states.get(key).is_some_and(BfdStatus::is_failed);
             at = heard.iter().find(|(at, states)| *at >= since && is_down(states)).map(|(at, _)| *at);
             at.is_some()
         });

@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::bfd::{Diagnostic, Key, Profile, SINGLE_HOP_PORT, What};
+use seaway_announce::bfd::{BfdState, Diagnostic, Key, Profile, SINGLE_HOP_PORT};
 use seaway_testkit::topology::{Bird, Frr, lacks_routers, until};
 use socket2::{Domain, Socket, Type};
 
@@ -34,7 +34,7 @@ fn a_frozen_frr_is_lost_within_the_detection_time_and_found_again() {
     let mut took = Vec::new();
     for _ in 0..5 {
         for key in [&key(), &v6, &far] {
-            ours.until(key, What::Up);
+            ours.until(key, BfdState::Up);
             until("150 ms are agreed", || {
                 ours.state(key).is_some_and(|it| it.detection == Some(Duration::from_millis(150)))
             });
@@ -63,14 +63,14 @@ fn frr_notices_that_this_host_is_gone_and_hears_it_stop_on_purpose() {
     let frr = frr(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     until_frr_says(&frr, "\"status\":\"up\"");
     drop(ours);
     until_frr_says(&frr, "control detection time expired");
     let ours = cable.start();
     ours.want(&[key()], FAST);
     until_frr_says(&frr, "\"status\":\"up\"");
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     ours.bfd.shut_down();
     until_frr_says(&frr, "administratively down");
 }
@@ -84,7 +84,7 @@ fn the_next_process_goes_on_and_no_peer_notices() {
     let frr = frr(&cable.theirs);
     let mut ours = cable.start();
     ours.want(&[key()], Profile { transmit: 4 * FAST.transmit, ..FAST });
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     until_frr_says(&frr, "\"status\":\"up\"");
     until("they agree", || frr_says(&frr).contains("\"remote-transmit-interval\":200"));
     let downs = downs_of(&frr);
@@ -95,7 +95,7 @@ fn the_next_process_goes_on_and_no_peer_notices() {
         until("it waits", || next.state(&key()).is_some_and(|it| it.trouble.is_some()));
         drop(ours);
         ours = next;
-        ours.until(&key(), What::Up);
+        ours.until(&key(), BfdState::Up);
         until("they agree", || ours.state(&key()).is_some_and(|it| it.detection.is_some()));
     }
     assert_eq!(ours.downs(), 0);
@@ -111,7 +111,7 @@ fn other_intervals_are_agreed_while_the_session_is_up() {
     let frr = frr(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     for millis in [400, 60, 1_500, 50] {
         let interval = Duration::from_millis(millis);
         ours.want(&[key()], Profile { transmit: interval, receive: interval, ..FAST });
@@ -132,7 +132,7 @@ fn bird_is_lost_when_frozen_and_hears_this_host_stop_on_purpose() {
     ours.want(&[key()], FAST);
     let mut took = Vec::new();
     for _ in 0..5 {
-        ours.until(&key(), What::Up);
+        ours.until(&key(), BfdState::Up);
         until("150 ms are agreed", || {
             ours.state(&key()).is_some_and(|it| it.detection == Some(Duration::from_millis(150)))
         });
@@ -143,7 +143,7 @@ fn bird_is_lost_when_frozen_and_hears_this_host_stop_on_purpose() {
     }
     println!("BIRD frozen, 50 ms x 3: lost after {took:?}");
     assert!(took.iter().all(|it| *it < SOON), "{took:?}");
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     until_bird_says(&bird, "Up");
     ours.bfd.shut_down();
     until_bird_says(&bird, "Down");
@@ -158,7 +158,7 @@ fn a_packet_that_passed_a_router_is_not_the_neighbors() {
     let bird = bird(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     // "Down", from one that has not heard us: by it a session ends.
     let mut packet = vec![0x20, 0x40, 3, 24, 0, 0, 0, 9, 0, 0, 0, 0];
     packet.extend([0, 0x0f, 0x42, 0x40, 0, 0x0f, 0x42, 0x40, 0, 0, 0, 0]);
@@ -191,7 +191,7 @@ fn a_flood_of_others_ends_no_session() {
     cable.theirs.address("eth0", "10.77.0.3/24");
     let ours = cable.start();
     ours.want(&[key()], FAST);
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     let end = Instant::now() + Duration::from_secs(1);
     cable.theirs.run(|| {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
@@ -216,7 +216,7 @@ fn a_busy_machine_raises_no_false_alarm() {
     let bird = bird(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
-    ours.until(&key(), What::Up);
+    ours.until(&key(), BfdState::Up);
     let end = Instant::now() + Duration::from_secs(3);
     let cores = thread::available_parallelism().map_or(2, usize::from);
     thread::scope(|scope| {

@@ -7,7 +7,9 @@ use std::{
 
 use ipnet::IpNet;
 use seaway_announce::bgp::{PeerState, SessionState, Settings, Speaker, Timing};
-use seaway_model::bgp::{BgpWanted, Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs, Route, Session};
+use seaway_model::bgp::{
+    DesiredBgp, NextHops, PeerAddress, PeerDistance, PeerFamilies, RemoteAs, Route, Session,
+};
 use seaway_testkit::topology::{Namespace, until};
 
 pub(crate) const OURS: &str = "10.79.0.2";
@@ -71,7 +73,7 @@ pub(crate) struct Ours(pub(crate) Speaker);
 
 impl Ours {
     pub(crate) fn want(&self, sessions: Vec<Session>) {
-        self.0.want(BgpWanted { sessions, is_leaving: false });
+        self.0.want(DesiredBgp { sessions, is_leaving: false });
     }
 
     pub(crate) fn state(&self, name: &str) -> PeerState {
@@ -129,7 +131,7 @@ pub(crate) fn session_to(name: &str, address: &str) -> Session {
         keepalive: None,
         connect_retry: Duration::from_secs(1),
         password: None,
-        hops: Hops::Direct,
+        hops: PeerDistance::Direct,
         graceful_restart: None,
         bfd: None,
         next_hops: NextHops::default(),

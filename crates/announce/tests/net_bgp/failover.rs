@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{bfd::What, bgp::SessionState};
-use seaway_model::bgp::{Bfd, Hops, RemoteAs};
+use seaway_announce::{bfd::BfdState, bgp::SessionState};
+use seaway_model::bgp::{Bfd, PeerDistance, RemoteAs};
 use seaway_testkit::topology::{Frr, Namespace, lacks_routers, until};
 
 use crate::{
@@ -59,7 +59,7 @@ fn a_frozen_peer_ends_by_bfd() {
     let mut took = Vec::new();
     for run in 0..runs(2) {
         ours.until("frr", "BFD is up and fast", |it| {
-            let is_fast = |it: &seaway_announce::bfd::State| it.detection == Some(PACE * 3);
+            let is_fast = |it: &seaway_announce::bfd::BfdStatus| it.detection == Some(PACE * 3);
             it.session == SessionState::Established && it.bfd.as_ref().is_some_and(is_fast)
         });
         let began = Instant::now();
@@ -86,11 +86,11 @@ fn bfd_comes_up_with_a_router_of_our_own_as() {
     let mut wanted = session("frr");
     wanted.local_as = THEIR_AS;
     wanted.remote_as = RemoteAs::Internal;
-    wanted.hops = Hops::Multihop(255);
+    wanted.hops = PeerDistance::Multihop(255);
     let pace = Duration::from_millis(300);
     wanted.bfd = Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
     let ours = cable.start(vec![wanted]);
-    ours.until("frr", "BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == What::Up));
+    ours.until("frr", "BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == BfdState::Up));
     assert_eq!(ours.state("frr").resets, 0);
 }
 

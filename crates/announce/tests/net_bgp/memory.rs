@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, net::Ipv4Addr, process::Stdio, sync::Arc, time:
 
 use seaway_announce::{
     bgp::Speaker,
-    layer2::{Announcer, Key, Settings, Timing, Wanted, WantedAddress},
+    layer2::{Announcer, DesiredAnnouncements, HeartbeatKey, Settings, Timing, WantedAddress},
 };
-use seaway_model::bgp::{Bfd, BgpWanted};
+use seaway_model::bgp::{Bfd, DesiredBgp};
 use seaway_testkit::topology::{Frr, Running, lacks_routers, until};
 
 use crate::cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, quick, route, session};
@@ -32,13 +32,17 @@ fn an_announcer() {
     wanted.bfd = Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
     wanted.routes = addresses().map(|it| route(&format!("{it}/32"))).collect();
     let speaker = Speaker::start(quick(), || {}).expect("a thread");
-    speaker.want(BgpWanted { sessions: vec![wanted], is_leaving: false });
-    let (host, key) = ("a".into(), Some(Key::new(&"0f".repeat(32))));
+    speaker.want(DesiredBgp { sessions: vec![wanted], is_leaving: false });
+    let (host, key) = ("a".into(), Some(HeartbeatKey::new(&"0f".repeat(32))));
     let settings = Settings { host, key, port: Settings::PORT, timing: Timing::default() };
     let announcer = Announcer::start(settings, |_| {}).expect("a thread");
     let candidates: Arc<[seaway_model::Name]> = ["a".into()].into();
     let offered = addresses().map(|it| WantedAddress { address: it.into(), candidates: candidates.clone() });
-    announcer.want(Wanted { peers: Vec::new(), addresses: offered.collect(), interfaces: BTreeMap::new() });
+    announcer.want(DesiredAnnouncements {
+        peers: Vec::new(),
+        addresses: offered.collect(),
+        interfaces: BTreeMap::new(),
+    });
     loop {
         std::thread::park();
     }

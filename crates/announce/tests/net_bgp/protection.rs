@@ -5,7 +5,7 @@ use std::time::Duration;
 use seaway_announce::bgp::SessionState;
 use seaway_model::{
     ObjectRef,
-    bgp::{Hops, Password, PeerAddress, RemoteAs, Session},
+    bgp::{Password, PeerAddress, PeerDistance, RemoteAs, Session},
 };
 use seaway_testkit::topology::{Bird, Frr, GoBgp, lacks_routers, until};
 
@@ -71,7 +71,7 @@ fn bird_and_gobgp_take_passwords_and_gtsm() {
          neighbor {OURS} as {OUR_AS}; password \"correct-horse\"; ttl security on; ipv4 {{ import all; export none; }}; }}\n"
     );
     let mut wanted = with(session("peer"), "correct-horse");
-    wanted.hops = Hops::Security(1);
+    wanted.hops = PeerDistance::Security(1);
     let bird = Bird::start(&cable.theirs, &config);
     let ours = cable.start(vec![wanted.clone()]);
     ours.until_established("peer");
@@ -109,7 +109,7 @@ fn a_session_over_hops_and_with_ttl_security_counts_them() {
         )
     };
     let frr = Frr::start(&far, &[("bgpd", &config("ebgp-multihop 2"))]);
-    let hops = |hops: Hops| {
+    let hops = |hops: PeerDistance| {
         let mut session = session_to("far", "10.80.0.1");
         session.to = PeerAddress::Ip {
             address: "10.80.0.1".parse().expect("one"),
@@ -119,18 +119,18 @@ fn a_session_over_hops_and_with_ttl_security_counts_them() {
         session.hops = hops;
         vec![session]
     };
-    let ours = cable.start(hops(Hops::Direct));
+    let ours = cable.start(hops(PeerDistance::Direct));
     ours.until("far", "one hop is too few", |it| it.last_error.is_some());
-    ours.want(hops(Hops::Multihop(2)));
+    ours.want(hops(PeerDistance::Multihop(2)));
     ours.until_established("far");
     drop(frr);
     ours.until("far", "it ended", |it| it.resets == 1);
     let _frr = Frr::start(&far, &[("bgpd", &config("ttl-security hops 2"))]);
-    ours.want(hops(Hops::Security(1)));
+    ours.want(hops(PeerDistance::Security(1)));
     ours.until("far", "what came over a hop is dropped", |it| {
         it.last_error.as_ref().is_some_and(|it| it.contains("does not answer"))
     });
-    ours.want(hops(Hops::Security(2)));
+    ours.want(hops(PeerDistance::Security(2)));
     ours.until_established("far");
 }
 

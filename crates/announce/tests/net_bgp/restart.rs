@@ -3,10 +3,10 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use seaway_announce::{
-    bfd::What,
+    bfd::BfdState,
     bgp::{SessionState, Settings, Speaker},
 };
-use seaway_model::bgp::{Bfd, BgpWanted, Session};
+use seaway_model::bgp::{Bfd, DesiredBgp, Session};
 use seaway_testkit::topology::{Bird, Frr, Running, command, lacks_routers, until};
 
 use crate::{
@@ -39,7 +39,7 @@ fn a_speaker() {
             Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
     }
     let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
-    speaker.want(BgpWanted { sessions: vec![wanted], is_leaving: false });
+    speaker.want(DesiredBgp { sessions: vec![wanted], is_leaving: false });
     let told = std::env::var(TOLD).ok();
     loop {
         std::thread::park_timeout(Duration::from_millis(20));
@@ -138,7 +138,7 @@ fn the_next_process_takes_the_session_and_bfd_over() {
         ours.state("tor").session == SessionState::Established
     });
     println!("the next process had the session after {:?}", began.elapsed());
-    ours.until("tor", "its BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == What::Up));
+    ours.until("tor", "its BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == BfdState::Up));
     assert_eq!(since(), before, "to BIRD it was never down");
     assert!(routes().contains(OURS), "{}", routes());
 }
@@ -192,7 +192,7 @@ fn a_host_that_is_drained_asks_for_other_ways_and_withdraws_and_its_session_stay
     ours.until_established("tor");
     until("BIRD has it", || says().contains(OURS));
     let since = ours.state("tor").since;
-    let want = |sessions: Vec<Session>, is_leaving| ours.0.want(BgpWanted { sessions, is_leaving });
+    let want = |sessions: Vec<Session>, is_leaving| ours.0.want(DesiredBgp { sessions, is_leaving });
     want(vec![wanted()], true);
     until("BIRD is asked for other ways", || says().contains("(65535,0)"));
     assert!(says().contains(OURS), "and has it as long: {}", says());

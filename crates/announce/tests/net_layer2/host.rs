@@ -7,7 +7,7 @@ use std::{
 
 use seaway_announce::{
     ArpSettings, Links,
-    layer2::{Announcer, Key, Peer, Settings, Timing, Wanted, WantedAddress},
+    layer2::{Announcer, DesiredAnnouncements, HeartbeatKey, Peer, Settings, Timing, WantedAddress},
 };
 use seaway_model::Name;
 use socket2::{Domain, Socket, Type};
@@ -22,12 +22,12 @@ struct Host {
 }
 
 impl Host {
-    fn wanted(&self, addresses: &[IpAddr]) -> Wanted {
+    fn wanted(&self, addresses: &[IpAddr]) -> DesiredAnnouncements {
         let candidates: Vec<Name> =
             self.peers.iter().map(|it| it.name.clone()).chain([self.name.clone()]).collect();
         let wanted = |it: &IpAddr| WantedAddress { address: *it, candidates: candidates.clone().into() };
         let addresses = addresses.iter().map(wanted).collect();
-        Wanted { peers: self.peers.clone(), addresses, ..Wanted::default() }
+        DesiredAnnouncements { peers: self.peers.clone(), addresses, ..DesiredAnnouncements::default() }
     }
 }
 
@@ -58,7 +58,7 @@ fn a_host() {
     }
     let settings = Settings {
         host: host.name.clone(),
-        key: (!key.is_empty()).then(|| Key::new(key)),
+        key: (!key.is_empty()).then(|| HeartbeatKey::new(key)),
         port: Settings::PORT,
         timing: Timing::default(),
     };

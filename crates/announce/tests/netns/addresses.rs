@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use seaway_announce::{
-    Added, ArpSettings, Error, Event, Links, Observed, Process, Removed, Setting, Sockets, UnmetSetting,
-    WantedSocket, Watch, divert,
+    AddOutcome, ArpSettings, Error, Event, LinkWatch, Links, ObservedLinks, Process, RemoveOutcome, Setting,
+    SocketDiagnostics, UnmetSetting, WantedSocket, divert,
 };
 use seaway_model::L4;
 use seaway_testkit::topology::{command as run, in_a_network_of_its_own, until};
@@ -27,8 +27,8 @@ fn added_addresses_are_ours_and_can_be_bound_until_they_are_removed() {
             assert!(!observe(&mut links).is_local(at.ip()), "{address}");
             assert!(TcpListener::bind(at).is_err(), "{address} is not there yet");
 
-            assert_eq!(links.add(at.ip()).expect("added"), Added::New);
-            assert_eq!(links.add(at.ip()).expect("idempotent"), Added::WasThere);
+            assert_eq!(links.add(at.ip()).expect("added"), AddOutcome::New);
+            assert_eq!(links.add(at.ip()).expect("idempotent"), AddOutcome::WasThere);
             let observed = observe(&mut links);
             assert!(observed.is_local(at.ip()), "{address}");
             assert_eq!(ours(&observed), [at.ip()]);
@@ -38,8 +38,8 @@ fn added_addresses_are_ours_and_can_be_bound_until_they_are_removed() {
             let [held] = &observed.ours(&HashSet::new())[..] else {
                 panic!("{observed:?}");
             };
-            assert_eq!(links.remove(held).expect("removed"), Removed::Gone);
-            assert_eq!(links.remove(held).expect("idempotent"), Removed::WasGone);
+            assert_eq!(links.remove(held).expect("removed"), RemoveOutcome::Gone);
+            assert_eq!(links.remove(held).expect("idempotent"), RemoveOutcome::WasGone);
             assert!(!observe(&mut links).is_local(at.ip()), "{address}");
         }
     });
@@ -95,7 +95,7 @@ fn addresses_that_others_put_on_the_loopback_are_local_but_never_ours() {
         run("ip", &["address", "add", "2001:db8::10/128", "dev", "lo"]);
         let mut links = Links::open().expect("a route socket");
         for address in [V4, V6] {
-            assert_eq!(links.add(ip(address)).expect("there"), Added::WasThere);
+            assert_eq!(links.add(ip(address)).expect("there"), AddOutcome::WasThere);
         }
         let observed = observe(&mut links);
         assert!(observed.is_local(ip(V4)) && observed.is_local(ip(V6)));
@@ -115,7 +115,7 @@ fn an_address_that_somebody_replaced_since_is_not_removed() {
         let held = observe(&mut links).ours(&HashSet::new());
         run("ip", &["address", "delete", "192.0.2.10/32", "dev", "lo"]);
         run("ip", &["address", "add", "192.0.2.10/32", "dev", "lo"]);
-        assert_eq!(links.remove(&held[0]).expect("passed over"), Removed::WasGone);
+        assert_eq!(links.remove(&held[0]).expect("passed over"), RemoveOutcome::WasGone);
         assert!(observe(&mut links).is_local(ip(V4)));
     });
 }
@@ -124,7 +124,7 @@ fn an_address_that_somebody_replaced_since_is_not_removed() {
 fn an_address_that_somebody_deletes_is_noticed() {
     in_a_network_of_its_own(|| {
         let mut links = Links::open().expect("a route socket");
-        let mut watch = Watch::open().expect("a subscription");
+        let mut watch = LinkWatch::open().expect("a subscription");
         for (address, whole) in [(V4, "192.0.2.10/32"), (V6, "2001:db8::10/128")] {
             let (ip, link) = (ip(address), 1);
             links.add(ip).expect("added");
@@ -142,7 +142,7 @@ fn an_address_that_somebody_deletes_is_noticed() {
 fn more_news_than_the_kernel_keeps_is_said_to_be_lost() {
     in_a_network_of_its_own(|| {
         let mut links = Links::open().expect("a route socket");
-        let mut watch = Watch::open().expect("a subscription");
+        let mut watch = LinkWatch::open().expect("a subscription");
         let many: Vec<IpAddr> =
             (0..4_000_u32).map(|n| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0001 + n))).collect();
         for address in &many {
@@ -204,7 +204,7 @@ fn without_ipv6_on_the_loopback_that_is_said_and_ipv4_goes_on() {
         let mut links = Links::open().expect("a route socket");
         let error = links.add(ip(V6)).expect_err("no IPv6");
         assert!(matches!(error, Error::NoIpv6 { .. }), "{error:?}");
-        assert_eq!(links.add(ip(V4)).expect("added"), Added::New);
+        assert_eq!(links.add(ip(V4)).expect("added"), AddOutcome::New);
     });
 }
 
@@ -227,7 +227,7 @@ fn listeners_are_told_with_address_protocol_and_reach() {
         let client = bound(Type::DGRAM, "127.0.0.1:5000", false);
         client.connect(&at("127.0.0.1:53").into()).expect("connected");
 
-        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        let mut sockets = SocketDiagnostics::open().expect("a diagnosis socket");
         let mut told: Vec<_> = sockets
             .all()
             .expect("answered")
@@ -253,7 +253,7 @@ fn listeners_are_told_with_address_protocol_and_reach() {
                 "UDP [::]:53 false ",
             ]
         );
-        let mut by_table = Sockets::from_proc().all().expect("readable");
+        let mut by_table = SocketDiagnostics::from_proc().all().expect("readable");
         let mut by_question = sockets.all().expect("answered");
         for found in &mut by_question {
             found.v6_only = false;
@@ -276,7 +276,7 @@ fn the_process_that_has_a_wanted_port_is_named() {
     in_a_network_of_its_own(|| {
         let foreign = Foreign::holding(bound(Type::STREAM, "[::]:80", false));
         let own = Process::own_sockets();
-        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        let mut sockets = SocketDiagnostics::open().expect("a diagnosis socket");
         let mut conflicts = |wanted: &[(&str, L4)]| -> Vec<String> {
             let wanted: Vec<_> = wanted
                 .iter()
@@ -302,7 +302,7 @@ fn the_process_that_has_a_wanted_port_is_named() {
         let port = kept.local_addr().ok().and_then(|at| at.as_socket()).expect("an address");
         let own_now = Process::own_sockets();
         let wanted = WantedSocket { at: port, protocol: L4::Udp };
-        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        let mut sockets = SocketDiagnostics::open().expect("a diagnosis socket");
         assert_eq!(sockets.conflicts(&[wanted], &own_now).expect("answered"), []);
     });
 }
@@ -313,7 +313,7 @@ fn thousands_of_listeners_come_by_one_question() {
         let kept: Vec<_> = (0..400)
             .map(|n| bound(Type::STREAM, &format!("127.0.0.{}:{}", n % 200 + 1, 2000 + n), false))
             .collect();
-        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        let mut sockets = SocketDiagnostics::open().expect("a diagnosis socket");
         assert_eq!(sockets.all().expect("answered").len(), kept.len());
     });
 }
@@ -375,7 +375,7 @@ fn bound(kind: Type, address: &str, v6_only: bool) -> Socket {
 }
 
 #[track_caller]
-fn hears(watch: &mut Watch, expected: impl Fn(&Event) -> bool) {
+fn hears(watch: &mut LinkWatch, expected: impl Fn(&Event) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     let mut heard = Vec::new();
     while Instant::now() < deadline {
@@ -388,11 +388,11 @@ fn hears(watch: &mut Watch, expected: impl Fn(&Event) -> bool) {
     panic!("only heard {heard:?}");
 }
 
-fn observe(links: &mut Links) -> Observed {
+fn observe(links: &mut Links) -> ObservedLinks {
     links.observe().expect("answered")
 }
 
-fn ours(observed: &Observed) -> Vec<IpAddr> {
+fn ours(observed: &ObservedLinks) -> Vec<IpAddr> {
     let held = observed.ours(&HashSet::new());
     held.iter().map(|held| held.ip()).collect()
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::Guard;
+use seaway_announce::FirewallRules;
 use seaway_testkit::topology::{connect_from, in_a_network_of_its_own, until};
 
 use crate::scene::{OTHER, Scene, V4, V6, at, heard, ip};
@@ -37,12 +37,15 @@ fn an_address_answers_at_its_own_ports_alone() {
         for address in ["10.9.0.2", "fd09::2", OTHER] {
             until("the machine answers", || scene.hears(at(address, 22)).as_deref() == Some("the machine"));
         }
-        scene.machine.run(|| Guard::remove(ip(V4))).expect("root may");
+        scene.machine.run(|| FirewallRules::remove(ip(V4))).expect("root may");
         until("it is guarded no more", || scene.hears(at(V4, 22)).is_some());
         assert_eq!(scene.hears(at(V6, 22)), None);
-        scene.machine.run(|| Guard::add(ip(V4))).expect("root may");
+        scene.machine.run(|| FirewallRules::add(ip(V4))).expect("root may");
         assert_eq!(scene.hears(at(V4, 22)), None);
-        scene.machine.run(|| Guard::clear().and_then(|()| Guard::clear())).expect("nothing is left to clear");
+        scene
+            .machine
+            .run(|| FirewallRules::clear().and_then(|()| FirewallRules::clear()))
+            .expect("nothing is left to clear");
         until("nothing is guarded", || [V4, V6].iter().all(|it| scene.hears(at(it, 22)).is_some()));
     });
 }
@@ -112,9 +115,9 @@ fn thousands_of_addresses_are_guarded() {
         let shown = String::from_utf8(shown.expect("nft runs").stdout).expect("text");
         assert_eq!(shown.matches("10.100.").count(), all.len());
         for _ in 0..2 {
-            scene.machine.run(|| Guard::add(all[0])).expect("it is there already");
+            scene.machine.run(|| FirewallRules::add(all[0])).expect("it is there already");
         }
         scene.guard(&[]);
-        scene.machine.run(|| Guard::remove(all[0])).expect("it is not there");
+        scene.machine.run(|| FirewallRules::remove(all[0])).expect("it is not there");
     });
 }

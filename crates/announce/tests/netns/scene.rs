@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::{Guard, Links};
+use seaway_announce::{FirewallRules, Links};
 use seaway_testkit::topology::Namespace;
 
 pub(crate) const V4: &str = "203.0.113.7";
@@ -51,7 +51,7 @@ impl Scene {
     }
 
     pub(crate) fn guard(&self, addresses: &[IpAddr]) {
-        let guarded = self.machine.run(|| Guard::set(addresses)).expect("root may");
+        let guarded = self.machine.run(|| FirewallRules::set(addresses)).expect("root may");
         assert!(guarded.translatable.is_none(), "{guarded:?}");
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::Guard;
+use seaway_announce::FirewallRules;
 use seaway_testkit::topology::{Datagrams, Namespace, in_a_network_of_its_own, until};
 
 use crate::scene::{OTHER, Scene, V4, V6, at, heard, ip};
@@ -89,11 +89,11 @@ fn what_others_translate_does_not_take_an_address_of_ours() {
             assert_eq!(node_port(address).as_deref(), Some("theirs"), "{address}");
         }
         // One that is taken away is not ours any more, and one that comes is.
-        scene.machine.run(|| Guard::remove(ip(V4))).expect("root may");
+        scene.machine.run(|| FirewallRules::remove(ip(V4))).expect("root may");
         assert_eq!(node_port(V4).as_deref(), Some("theirs"));
-        scene.machine.run(|| Guard::add(ip(V4))).expect("root may");
+        scene.machine.run(|| FirewallRules::add(ip(V4))).expect("root may");
         assert_eq!(node_port(V4).as_deref(), Some("ours"));
-        scene.machine.run(Guard::clear).expect("root may");
+        scene.machine.run(FirewallRules::clear).expect("root may");
         until("nothing is guarded", || all("theirs", V4) && all("theirs", V6));
         drop(datagrams);
     });

@@ -18,7 +18,7 @@ impl Default for Controllers {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum ControllerKind {
     Service,
     Node,
     Lifecycle,
@@ -26,11 +26,11 @@ enum Which {
 }
 
 /// Their short names, and their long ones.
-const NAMES: [(&str, &str, Which); 4] = [
-    ("service", "service-lb-controller", Which::Service),
-    ("cloud-node", "cloud-node-controller", Which::Node),
-    ("cloud-node-lifecycle", "cloud-node-lifecycle-controller", Which::Lifecycle),
-    ("route", "node-route-controller", Which::Route),
+const NAMES: [(&str, &str, ControllerKind); 4] = [
+    ("service", "service-lb-controller", ControllerKind::Service),
+    ("cloud-node", "cloud-node-controller", ControllerKind::Node),
+    ("cloud-node-lifecycle", "cloud-node-lifecycle-controller", ControllerKind::Lifecycle),
+    ("route", "node-route-controller", ControllerKind::Route),
 ];
 
 impl Controllers {
@@ -62,10 +62,10 @@ impl FromStr for Controllers {
         }
         let runs = |which| said.iter().find(|it| it.0 == which).map_or(all, |it| it.1);
         let found = Controllers {
-            service: runs(Which::Service),
-            cloud_node: runs(Which::Node),
-            cloud_node_lifecycle: runs(Which::Lifecycle),
-            route: runs(Which::Route),
+            service: runs(ControllerKind::Service),
+            cloud_node: runs(ControllerKind::Node),
+            cloud_node_lifecycle: runs(ControllerKind::Lifecycle),
+            route: runs(ControllerKind::Route),
         };
         match found.service || found.needs_cloud() {
             true => Ok(found),

@@ -29,7 +29,7 @@ impl Manifests {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Common {
+pub(crate) struct CommonArgs {
     /// The configuration file [default: none; `seaway config --example` prints one]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(crate) struct Common {
     addresses: Vec<IpAddr>,
 }
 
-impl Common {
+impl CommonArgs {
     /// Of the configuration, and of what flags say instead.
     pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
         let mut settings = settings::load(self.config.as_deref())?;
@@ -101,7 +101,7 @@ pub(crate) struct Init {
 
 /// What a schema is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Which {
+pub(crate) enum SchemaKind {
     /// The manifests in a folder
     Manifests,
     /// seaway.yaml

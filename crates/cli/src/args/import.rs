@@ -19,7 +19,7 @@ pub(crate) enum ImportSource {
     ///     seaway import service-loadbalancer --tcp-services=mysql:3306 --balance-algorithm=leastconn > seaway.yaml
     ///     seaway import service-loadbalancer --config loadbalancer.json --http-port=8080
     #[command(verbatim_doc_comment)]
-    ServiceLoadbalancer(ImportBank),
+    ServiceLoadbalancer(ImportServiceLoadbalancer),
     /// From nginx: its nginx.conf, with the files that it includes
     ///
     /// Prints manifests and a seaway.yaml, and reports on standard error what is not translated, with file and line. What
@@ -65,7 +65,7 @@ pub(crate) struct ImportFile {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ImportBank {
+pub(crate) struct ImportServiceLoadbalancer {
     /// The loadbalancer.json
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{Output, WhichCloud};
+use super::{CloudCredentialArgs, Output};
 
 /// Inspect Seaway in a cluster (Services, hosts, pools) and drain hosts.
 ///
@@ -139,7 +139,7 @@ pub(crate) struct Release {
     #[arg(long, conflicts_with = "what")]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     /// Write the changes
     #[arg(long)]
     pub(crate) yes: bool,

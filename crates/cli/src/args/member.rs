@@ -90,14 +90,14 @@ pub(crate) struct Node {
 pub(crate) struct Probe {
     /// What is asked
     #[arg(value_name = "WHAT")]
-    pub(crate) what: Probed,
+    pub(crate) what: ProbeKind,
     /// The --probe-socket of the process
     #[arg(long, value_name = "FILE", default_value = "/run/seaway/probes.sock")]
     pub(crate) socket: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Probed {
+pub(crate) enum ProbeKind {
     /// Whether no part of it hangs
     Live,
     /// Whether it serves, or leads or is on standby

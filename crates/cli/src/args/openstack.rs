@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{WhichCloud, WhichCluster};
+use super::{CloudCredentialArgs, ClusterSelector};
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackAdopt {
@@ -12,7 +12,7 @@ pub(crate) struct OpenStackAdopt {
     #[arg(long, value_name = "UID")]
     pub(crate) from_uid: String,
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     /// The kubeconfig of the rebuilt cluster [default: kubectl's]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -30,9 +30,9 @@ pub(crate) struct OpenStackAdopt {
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackReleaseGroup {
     #[command(flatten)]
-    pub(crate) which: WhichCloud,
+    pub(crate) which: CloudCredentialArgs,
     #[command(flatten)]
-    pub(crate) of: WhichCluster,
+    pub(crate) of: ClusterSelector,
     /// Change what is listed; without this, nothing is changed
     #[arg(long)]
     pub(crate) yes: bool,

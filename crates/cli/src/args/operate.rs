@@ -8,7 +8,7 @@ use super::Output;
 
 /// Which running process is meant.
 #[derive(Debug, Args)]
-pub(crate) struct Running {
+pub(crate) struct RunningProcessArgs {
     /// The state folder of the running process [default: as of `seaway run`]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub(crate) struct Running {
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcessArgs,
     /// How to print it
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Output,
@@ -48,7 +48,7 @@ pub(crate) struct Drain {
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcessArgs,
 }
 
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub(crate) struct Weight {
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcessArgs,
 }
 
 #[derive(Debug, Args)]
@@ -74,11 +74,11 @@ pub(crate) struct Reset {
     #[arg(long, value_name = "SERVICE", requires = "what")]
     pub(crate) service: Option<String>,
     #[command(flatten)]
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcessArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Reload {
     #[command(flatten)]
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcessArgs,
 }

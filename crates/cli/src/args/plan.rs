@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CloudArgs, Common, Manifests, Output};
+use super::{CloudArgs, CommonArgs, Manifests, Output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     #[command(flatten)]
     pub(crate) folder: Manifests,
     /// The output format: a table, or JSON

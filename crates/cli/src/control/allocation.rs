@@ -5,15 +5,15 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use seaway_admin::view::{AllocationView, ConditionView, Part, PoolUseView};
+use seaway_admin::view::{AllocationView, ConditionView, PoolUseView, ProcessRole};
 use seaway_model::{Kind, Owner, Status, Time, announced::ConditionStatus};
 use seaway_plan::{Overview, World, ledger::PoolUse};
 
 /// Since when each Service without an address was seen so: by who asks, for nothing runs while nobody does.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<HashMap<Owner, Time>>);
+pub(super) struct UnallocatedSince(Mutex<HashMap<Owner, Time>>);
 
-impl Waiting {
+impl UnallocatedSince {
     /// Of those that wait now, how many there are, and since when the first of them does.
     fn since(&self, now: Time, waiting: BTreeSet<&Owner>) -> (u64, Option<Time>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -24,16 +24,21 @@ impl Waiting {
     }
 }
 
-pub(super) fn part(world: &World) -> Part {
+pub(super) fn part(world: &World) -> ProcessRole {
     let (leads, changes) = world.leadership();
     match (world.config().pools.cluster, world.is_host()) {
-        (true, true) => Part::Host,
-        (true, false) => Part::Controller { leads, changes },
-        (false, _) => Part::Alone,
+        (true, true) => ProcessRole::Host,
+        (true, false) => ProcessRole::Controller { leads, changes },
+        (false, _) => ProcessRole::Alone,
     }
 }
 
-pub(super) fn view(now: Time, waiting: &Waiting, plan: &[Overview], pools: &[PoolUse]) -> AllocationView {
+pub(super) fn view(
+    now: Time,
+    waiting: &UnallocatedSince,
+    plan: &[Overview],
+    pools: &[PoolUse],
+) -> AllocationView {
     let services = plan.iter().map(|it| &it.status).filter(|it| is_service(&it.owner) && !it.left);
     let mut conditions: BTreeMap<(&str, ConditionStatus), u64> = BTreeMap::new();
     for status in [ConditionStatus::True, ConditionStatus::False, ConditionStatus::Unknown] {
@@ -105,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_oldest_that_still_waits_is_told_and_one_that_waits_again_begins_anew() {
-        let (waiting, [a, b]) = (Waiting::default(), ["a", "b"].map(service));
+        let (waiting, [a, b]) = (UnallocatedSince::default(), ["a", "b"].map(service));
         assert_eq!(waiting.since(Time(1), [&a].into()), (1, Some(Time(1))));
         assert_eq!(waiting.since(Time(2), [&a, &b].into()), (2, Some(Time(1))));
         assert_eq!(waiting.since(Time(3), [&b].into()), (1, Some(Time(2))));

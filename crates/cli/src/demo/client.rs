@@ -8,12 +8,12 @@ use std::{
 
 use anyhow::{Context, Result};
 
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-pub(super) fn get(at: SocketAddr, path: &str) -> Result<Answer> {
+pub(super) fn get(at: SocketAddr, path: &str) -> Result<HttpResponse> {
     let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n")?;
@@ -21,11 +21,11 @@ pub(super) fn get(at: SocketAddr, path: &str) -> Result<Answer> {
     stream.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
     let status = head.split_whitespace().nth(1).and_then(|it| it.parse().ok()).context("no status")?;
-    Ok(Answer { status, body: unchunked(head, body) })
+    Ok(HttpResponse { status, body: unchunked(head, body) })
 }
 
 /// So many answers, on one connection.
-pub(super) fn repeated_answers(at: SocketAddr, path: &str, times: usize) -> Vec<Result<Answer>> {
+pub(super) fn repeated_answers(at: SocketAddr, path: &str, times: usize) -> Vec<Result<HttpResponse>> {
     let connected = TcpStream::connect_timeout(&at, Duration::from_secs(2));
     let mut stream = match connected {
         Ok(stream) => BufReader::new(stream),
@@ -34,7 +34,7 @@ pub(super) fn repeated_answers(at: SocketAddr, path: &str, times: usize) -> Vec<
     (0..times).map(|_| next_answer(&mut stream, at, path)).collect()
 }
 
-fn next_answer(stream: &mut BufReader<TcpStream>, at: SocketAddr, path: &str) -> Result<Answer> {
+fn next_answer(stream: &mut BufReader<TcpStream>, at: SocketAddr, path: &str) -> Result<HttpResponse> {
     stream.get_ref().set_read_timeout(Some(Duration::from_secs(5)))?;
     write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n")?;
     let (mut status, mut length) = (None, 0);
@@ -52,7 +52,10 @@ fn next_answer(stream: &mut BufReader<TcpStream>, at: SocketAddr, path: &str) ->
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
-    Ok(Answer { status: status.context("no status")?, body: String::from_utf8_lossy(&body).into_owned() })
+    Ok(HttpResponse {
+        status: status.context("no status")?,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
 /// Chunk sizes stand on lines of their own; what is asked here has none within.

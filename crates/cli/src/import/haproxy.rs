@@ -27,15 +27,15 @@ use self::{
     condition::Acls,
     sections::{Line, Section},
 };
-use super::{Imported, LARGEST, Text, beside, proxy::Proxy, report::Report, text_of};
+use super::{ImportResult, LARGEST, Text, beside, proxy::Proxy, report::Report, text_of};
 
-pub(super) fn read(file: &Path) -> Result<Imported> {
+pub(super) fn read(file: &Path) -> Result<ImportResult> {
     let mut room = LARGEST;
     let text = text_of(file, &mut room)?;
     read_text(file, &text)
 }
 
-pub(super) fn read_text(file: &Path, text: &Text) -> Result<Imported> {
+pub(super) fn read_text(file: &Path, text: &Text) -> Result<ImportResult> {
     let sections = sections::parse(text)?;
     defaults_are_there(&sections)?;
     let mut context = Context {
@@ -53,7 +53,7 @@ pub(super) fn read_text(file: &Path, text: &Text) -> Result<Imported> {
     }
     words::judge(&sections, &mut context);
     frontend::read(&mut context)?;
-    Ok(Imported { proxy: context.proxy, report: context.report })
+    Ok(ImportResult { proxy: context.proxy, report: context.report })
 }
 
 /// HAProxy refuses a `from` that leads to nothing, or to two sections, as well.

@@ -19,22 +19,22 @@ use seaway_manifests::tree::{self, Node};
 
 use self::objects::{Key, Object};
 use super::{
-    Imported, LARGEST, Text,
+    ImportResult, LARGEST, Text,
     proxy::{Host, Proxy, Route},
-    report::{Place, Report},
+    report::{DirectiveLocation, Report},
     text_of,
 };
 
 /// The Gateway of its routes, in a cluster.
 const PARENT: &str = "seaway-system/seaway";
 
-pub(super) fn read(file: &Path) -> Result<Imported> {
+pub(super) fn read(file: &Path) -> Result<ImportResult> {
     let mut room = LARGEST;
     let text = text_of(file, &mut room)?;
     read_text(&text)
 }
 
-pub(super) fn read_text(text: &Text) -> Result<Imported> {
+pub(super) fn read_text(text: &Text) -> Result<ImportResult> {
     let roots = tree::parse(&text.text).with_context(|| text.name.to_string())?;
     let objects = objects::objects(&roots, &text.name);
     let mut context = Context {
@@ -70,7 +70,7 @@ pub(super) fn read_text(text: &Text) -> Result<Imported> {
         }
     }
     taken_over(&mut context);
-    Ok(Imported { proxy: context.proxy, report: context.report })
+    Ok(ImportResult { proxy: context.proxy, report: context.report })
 }
 
 struct Context<'t> {
@@ -82,9 +82,9 @@ struct Context<'t> {
     /// `ingressClassName` of all Ingresses.
     classes: BTreeSet<String>,
     /// Hosts of which all paths are protected, of each Ingress; where that is said, and why.
-    whole_hosts: Vec<(Vec<Host>, Place, &'static str)>,
+    whole_hosts: Vec<(Vec<Host>, DirectiveLocation, &'static str)>,
     /// Names that are protected, and cannot be written.
-    lost: Vec<(String, Place)>,
+    lost: Vec<(String, DirectiveLocation)>,
     /// Why all routes are closed.
     closes_all: Option<String>,
     /// Redirects of hosts that no Ingress has.

@@ -29,20 +29,20 @@ use anyhow::Result;
 pub(super) use self::words::may_refuse;
 use self::{
     context::Context,
-    parse::{Directive, Parsed},
+    parse::{Directive, ParsedConfig},
     words::Class,
 };
-use super::{Imported, LARGEST, Text, text_of};
+use super::{ImportResult, LARGEST, Text, text_of};
 
-pub(super) fn read(file: &Path) -> Result<Imported> {
+pub(super) fn read(file: &Path) -> Result<ImportResult> {
     let mut room = LARGEST;
     let text = text_of(file, &mut room)?;
     read_text(file, &text, room)
 }
 
 /// `room`: bytes that included files may have.
-pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported> {
-    let Parsed { directives, unread, included } = parse::parse(file, text, room)?;
+pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<ImportResult> {
+    let ParsedConfig { directives, unread, included } = parse::parse(file, text, room)?;
     let mut context = Context::new(file);
     expect(&directives, &mut context);
     for it in included {

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
-use super::report::Place;
+use super::report::DirectiveLocation;
 
 /// What a configuration says, in Seaway's terms.
 #[derive(Debug, Default)]
 pub(super) struct Proxy {
-    pub(super) door: Door,
+    pub(super) door: FrontDoor,
     /// By order: of two with the same matches, the first counts.
     pub(super) routes: Vec<Route>,
     pub(super) backends: Vec<Backend>,
@@ -20,7 +20,7 @@ pub(super) struct Proxy {
 
 /// The listeners that all routes share.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct FrontDoor {
     pub(super) http: Option<u16>,
     pub(super) https: Option<u16>,
     /// Empty: all addresses of the machine.
@@ -135,7 +135,7 @@ impl HeaderChanges {
 
 #[derive(Clone, Debug)]
 pub(super) struct Route {
-    pub(super) place: Place,
+    pub(super) place: DirectiveLocation,
     pub(super) condition: Condition,
     pub(super) target: Target,
     pub(super) rewrite: Option<Rewrite>,
@@ -161,7 +161,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(place: Place, condition: Condition, target: Target) -> Route {
+    pub(super) fn new(place: DirectiveLocation, condition: Condition, target: Target) -> Route {
         Route {
             place,
             condition,

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 
 /// Where a directive stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct DirectiveLocation {
     pub(super) file: Rc<str>,
     pub(super) line: u32,
     /// Of several in one line.
     pub(super) nth: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DirectiveLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -41,8 +41,8 @@ struct Entry {
 /// By place. A place may have several remarks.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    known: BTreeMap<Place, String>,
-    entries: BTreeMap<Place, Vec<Entry>>,
+    known: BTreeMap<DirectiveLocation, String>,
+    entries: BTreeMap<DirectiveLocation, Vec<Entry>>,
 }
 
 /// A line of a report is for people: a long directive is cut.
@@ -50,31 +50,31 @@ const LONGEST: usize = 100;
 
 impl Report {
     /// A directive that has to come to something.
-    pub(super) fn expect(&mut self, place: &Place, directive: &str) {
+    pub(super) fn expect(&mut self, place: &DirectiveLocation, directive: &str) {
         self.known.entry(place.clone()).or_insert_with(|| cut(directive));
     }
 
-    pub(super) fn translated(&mut self, place: &Place) {
+    pub(super) fn translated(&mut self, place: &DirectiveLocation) {
         self.add(place, Verdict::Translated, "");
     }
 
-    pub(super) fn no_effect(&mut self, place: &Place, why: &str) {
+    pub(super) fn no_effect(&mut self, place: &DirectiveLocation, why: &str) {
         self.add(place, Verdict::NoEffect, why);
     }
 
-    pub(super) fn differs(&mut self, place: &Place, why: &str) {
+    pub(super) fn differs(&mut self, place: &DirectiveLocation, why: &str) {
         self.add(place, Verdict::Differs, why);
     }
 
-    pub(super) fn left_out(&mut self, place: &Place, why: &str) {
+    pub(super) fn left_out(&mut self, place: &DirectiveLocation, why: &str) {
         self.add(place, Verdict::LeftOut, why);
     }
 
-    pub(super) fn closed(&mut self, place: &Place, why: &str) {
+    pub(super) fn closed(&mut self, place: &DirectiveLocation, why: &str) {
         self.add(place, Verdict::Closed, why);
     }
 
-    fn add(&mut self, place: &Place, verdict: Verdict, why: &str) {
+    fn add(&mut self, place: &DirectiveLocation, verdict: Verdict, why: &str) {
         let directive = self.known.get(place).cloned().unwrap_or_default();
         let entries = self.entries.entry(place.clone()).or_default();
         if !entries.iter().any(|it| it.verdict == verdict && it.why == why) {
@@ -84,7 +84,7 @@ impl Report {
 
     /// What no part of the importer has looked at is left out, and is said to be.
     pub(super) fn finish(&mut self) {
-        let unread: Vec<Place> =
+        let unread: Vec<DirectiveLocation> =
             self.known.keys().filter(|it| !self.entries.contains_key(it)).cloned().collect();
         for place in unread {
             self.left_out(&place, "this directive is not read in this place");
@@ -104,7 +104,7 @@ impl Report {
         self.all().all(|(_, it)| !matches!(it.verdict, Verdict::LeftOut | Verdict::Closed))
     }
 
-    fn all(&self) -> impl Iterator<Item = (&Place, &Entry)> {
+    fn all(&self) -> impl Iterator<Item = (&DirectiveLocation, &Entry)> {
         self.entries.iter().flat_map(|(place, entries)| entries.iter().map(move |it| (place, it)))
     }
 

@@ -8,10 +8,10 @@ use std::{fmt::Write, path::Path, process::ExitCode};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-use crate::{args::ImportBank, output};
+use crate::{args::ImportServiceLoadbalancer, output};
 
-pub(super) fn run(arguments: &ImportBank) -> Result<ExitCode> {
-    let mut bank = Bank::default();
+pub(super) fn run(arguments: &ImportServiceLoadbalancer) -> Result<ExitCode> {
+    let mut bank = ServiceLoadbalancerFlags::default();
     let named = bank.flags(&arguments.flags)?;
     if let Some(file) = arguments.config.as_deref().or(named.as_deref().map(Path::new)) {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &ImportBank) -> Result<ExitCode> {
 
 /// What the old bank was told.
 #[derive(Debug, Default)]
-struct Bank {
+struct ServiceLoadbalancerFlags {
     tcp_services: Vec<String>,
     namespace: Option<String>,
     target_service: Option<String>,
@@ -79,7 +79,7 @@ const VALUES: &[(&str, &str)] = &[
     ("username", CLUSTER),
 ];
 
-impl Bank {
+impl ServiceLoadbalancerFlags {
     /// Reads flags; says which loadbalancer.json they name.
     fn flags(&mut self, flags: &[String]) -> Result<Option<String>> {
         let mut config = None;

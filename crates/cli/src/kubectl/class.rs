@@ -17,7 +17,7 @@ use seaway_drivers::octavia::{
 };
 use seaway_model::{
     Change, Fact,
-    fact::{Held, Service},
+    fact::{FinalizerOwner, Service},
 };
 use seaway_plan::{GIVEN_AWAY, annotations::GIVE_AWAY};
 use tokio::time::sleep;
@@ -69,7 +69,7 @@ pub(super) fn release_warnings(service: &Service) -> Vec<String> {
 /// Gives it away.
 pub(super) async fn release(cluster: &Cluster, service: &Service, there: &CloudInventory) -> Result<()> {
     cluster.annotate(&service.meta, GIVE_AWAY, "true").await.map_err(|why| anyhow!("{why}"))?;
-    if service.held != Held::No {
+    if service.held != FinalizerOwner::No {
         until_left_alone(cluster, service).await?;
     }
     // A controller may have written until then.
@@ -120,7 +120,7 @@ pub(super) fn services_by_class(sight: &Inspection) -> impl Iterator<Item = &Ser
         Change::Put(Fact::Service(it)) => Some(&**it),
         _ => None,
     });
-    services.filter(|it| is_ours_by_class(it) && it.held == Held::ByUs)
+    services.filter(|it| is_ours_by_class(it) && it.held == FinalizerOwner::ByUs)
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use seaway_cluster::{HostInspection, HostLiveness};
 use seaway_model::{Name, Reason, announced::ConditionStatus};
 use seaway_plan::{Overview, ServiceKey, explain::explain_but};
 
-use super::{Glance, connect, connections, is_of_cloud};
+use super::{ClusterView, connect, connections, is_of_cloud};
 use crate::{args::kubectl::Explain, output};
 
 pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
     let key = key(&arguments.what, arguments.namespace.as_deref(), || cluster.default_namespace())?;
-    let glance = Glance::at(&arguments.reach, &cluster, Some(&key.namespace), Some(&key.name)).await?;
+    let glance = ClusterView::at(&arguments.reach, &cluster, Some(&key.namespace), Some(&key.name)).await?;
     let is_told = is_told(&glance, &key);
     // Secrets were not looked at: none of them is missing. And the configuration of a cloud is its controller's to know.
     let unknown = |it: &seaway_model::Problem| it.reason == Reason::NoSuchSecret || is_told;
@@ -39,14 +39,14 @@ pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
 }
 
 /// Whether a cloud serves it, and the controller there has said how it is.
-fn is_told(glance: &Glance, key: &ServiceKey) -> bool {
+fn is_told(glance: &ClusterView, key: &ServiceKey) -> bool {
     let of =
         |it: &&seaway_cluster::ServiceInspection| (&it.namespace, &it.name) == (&key.namespace, &key.name);
     let is_said = glance.sight.services.iter().find(of).is_some_and(|it| it.ready.is_some());
     is_said && planned(glance, key).is_some_and(|it| is_of_cloud(&it))
 }
 
-fn planned(glance: &Glance, key: &ServiceKey) -> Option<Overview> {
+fn planned(glance: &ClusterView, key: &ServiceKey) -> Option<Overview> {
     let of = |it: &Overview| {
         it.demand.as_ref().is_some_and(|it| {
             (&it.service.meta.namespace, &it.service.meta.name) == (&key.namespace, &key.name)
@@ -77,7 +77,7 @@ pub(super) fn key(
 }
 
 /// What the controller has written.
-fn said(glance: &Glance, key: &ServiceKey) -> String {
+fn said(glance: &ClusterView, key: &ServiceKey) -> String {
     let of =
         |it: &&seaway_cluster::ServiceInspection| (&it.namespace, &it.name) == (&key.namespace, &key.name);
     let Some(said) = glance.sight.services.iter().find(of) else { return String::new() };
@@ -103,7 +103,7 @@ fn said(glance: &Glance, key: &ServiceKey) -> String {
     text
 }
 
-fn hosts(glance: &Glance, key: &ServiceKey) -> String {
+fn hosts(glance: &ClusterView, key: &ServiceKey) -> String {
     // Hosts have nothing to do with what a cloud serves.
     let Some(overview) = planned(glance, key).filter(|it| !is_of_cloud(it)) else { return String::new() };
     let serving = glance.world.who_serves(&overview.status.owner);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Cluster, ServiceInspection};
 use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings};
-use seaway_model::{Change, Fact, fact::Held, fact::Service};
+use seaway_model::{Change, Fact, fact::FinalizerOwner, fact::Service};
 use seaway_openstack::Cloud;
 use seaway_plan::{RELEASED, ServiceKey};
 
@@ -152,7 +152,7 @@ fn is_released(sights: &[ServiceInspection], service: &Service) -> bool {
     let of =
         |it: &&ServiceInspection| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
     let told = sights.iter().find(of).is_some_and(|it| it.problems.iter().any(|it| it.contains(RELEASED)));
-    told && service.held == Held::ByUs
+    told && service.held == FinalizerOwner::ByUs
 }
 
 /// Whoever is served by the cloud would be held again at once.
@@ -161,7 +161,7 @@ fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceInspectio
     if class::is_ours_by_class(service) {
         return Ok(());
     }
-    if service.held != Held::ByUs {
+    if service.held != FinalizerOwner::ByUs {
         bail!(
             "Service {}/{} has no finalizer of Seaway, so there is nothing to release",
             key.namespace,

@@ -8,7 +8,7 @@ use seaway_model::{Name, Owner, Reason, announced::ConditionStatus, bgp::PeerRep
 use seaway_plan::Overview;
 use serde_json::{Value, json};
 
-use super::{Connections, Glance, connect, connections};
+use super::{ClusterView, Connections, connect, connections};
 use crate::{
     args::{Output, kubectl::Status},
     output,
@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) async fn run(arguments: &Status) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
-    let glance = Glance::at(&arguments.reach, &cluster, arguments.namespace.as_deref(), None).await?;
+    let glance = ClusterView::at(&arguments.reach, &cluster, arguments.namespace.as_deref(), None).await?;
     let services = services(&glance, arguments.namespace.as_deref());
     match arguments.output {
         Output::Table => {
@@ -55,7 +55,7 @@ impl Row {
     }
 }
 
-fn services(glance: &Glance, namespace: Option<&str>) -> Vec<Row> {
+fn services(glance: &ClusterView, namespace: Option<&str>) -> Vec<Row> {
     let overview = glance.world.overview();
     let of = |it: &&Overview| {
         let object = it.status.owner.object();
@@ -65,7 +65,7 @@ fn services(glance: &Glance, namespace: Option<&str>) -> Vec<Row> {
     overview.iter().filter(of).map(|it| row(glance, it)).collect()
 }
 
-fn row(glance: &Glance, overview: &Overview) -> Row {
+fn row(glance: &ClusterView, overview: &Overview) -> Row {
     let object = overview.status.owner.object();
     let said = |it: &&ServiceInspection| (&it.namespace, &it.name) == (&object.namespace, &object.name);
     let said = glance.sight.services.iter().find(said).cloned().unwrap_or_default();
@@ -106,7 +106,7 @@ fn seen(overview: &Overview) -> Vec<String> {
     known.map(|it| format!("{}: {}", it.reason, it.message)).collect()
 }
 
-fn table(glance: &Glance, services: &[Row]) -> String {
+fn table(glance: &ClusterView, services: &[Row]) -> String {
     let mut text = String::new();
     if services.is_empty() {
         text.push_str("Seaway serves no Service of type LoadBalancer here.\n");
@@ -127,7 +127,7 @@ fn table(glance: &Glance, services: &[Row]) -> String {
 }
 
 /// Hosts, pools, and who leads.
-fn surroundings(glance: &Glance, services: &[Row]) -> String {
+fn surroundings(glance: &ClusterView, services: &[Row]) -> String {
     let mut text = String::new();
     let hosts: Vec<Vec<String>> =
         glance.sight.hosts.iter().map(|(it, pulse)| host_cells(glance, it, *pulse)).collect();
@@ -234,7 +234,7 @@ fn not_announced(services: &[Row]) -> String {
     format!("\nServed, not announced:\n{shown}{more}")
 }
 
-fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
+fn problems(glance: &ClusterView, services: &[Row]) -> Vec<String> {
     let of_service = |row: &Row| -> Vec<String> {
         row.problems.iter().map(|it| format!("{}/{}: {it}", row.namespace, row.name)).collect()
     };
@@ -278,7 +278,7 @@ fn service_cells(row: &Row) -> Vec<String> {
     ]
 }
 
-fn host_cells(glance: &Glance, host: &HostInspection, pulse: HostLiveness) -> Vec<String> {
+fn host_cells(glance: &ClusterView, host: &HostInspection, pulse: HostLiveness) -> Vec<String> {
     let report = &host.report;
     let open = open(glance, host);
     let drain = match (report.drain, open) {
@@ -299,7 +299,7 @@ fn host_cells(glance: &Glance, host: &HostInspection, pulse: HostLiveness) -> Ve
 }
 
 /// Connections, where it tells.
-fn open(glance: &Glance, host: &HostInspection) -> Option<u64> {
+fn open(glance: &ClusterView, host: &HostInspection) -> Option<u64> {
     let view = glance.pages.get(&host.report.host)?.as_ref().ok()?;
     Some(connections(view, None).open)
 }
@@ -330,7 +330,7 @@ fn listed(all: impl Iterator<Item = impl ToString>) -> String {
     if all.is_empty() { "-".to_owned() } else { all.join(",") }
 }
 
-fn as_json(glance: &Glance, services: &[Row]) -> Value {
+fn as_json(glance: &ClusterView, services: &[Row]) -> Value {
     let counted = |it: Connections| json!({ "open": it.open, "total": it.total });
     let services = services.iter().map(|row| {
         json!({

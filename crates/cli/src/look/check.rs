@@ -11,7 +11,7 @@ use seaway_admin::server::PORT;
 use seaway_model::{Kind, L4, ObjectRef, Problem, Reason, load_balancer::Bind};
 use seaway_plan::{Overview, World};
 
-use super::{Before, Look, STANDARD_INPUT};
+use super::{PlannedFolder, PreviousState, STANDARD_INPUT};
 use crate::{
     args::{Check, CheckOutput},
     output,
@@ -28,11 +28,14 @@ const WHILE_SERVING: [&str; 4] = [
 
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
     let (settings, mut problems) = arguments.common.settings_checked();
-    let before = Before::of(&arguments.common, &settings);
+    let before = PreviousState::of(&arguments.common, &settings);
     let (of, look) = if arguments.manifests.as_os_str() == "-" {
-        (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings, before)?)
+        (STANDARD_INPUT.to_owned(), PlannedFolder::at_standard_input(&settings, before)?)
     } else {
-        (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, before)?)
+        (
+            arguments.manifests.display().to_string(),
+            PlannedFolder::at(&arguments.manifests, &settings, before)?,
+        )
     };
     problems.extend(mistakes(&look));
     Ok(told(&of, &problems, arguments.output))
@@ -55,12 +58,12 @@ pub(crate) fn check_config(file: &Path) -> Result<ExitCode> {
 /// Of the folder, if the configuration names one; else of certificates alone, as nothing is known of Services.
 pub(super) fn beside(settings: &Settings) -> Result<Vec<Problem>> {
     let Some(folder) = &settings.manifests else {
-        let look = Look::at_text(b"", settings, Before::default())?;
+        let look = PlannedFolder::at_text(b"", settings, PreviousState::default())?;
         let files = mistakes(&look).into_iter().filter(|it| it.object.kind == Kind::File);
         // That a file cannot be read is told with its line already.
         return Ok(files.filter(|it| it.reason != Reason::Unreadable).collect());
     };
-    match Look::at(folder, settings, Before::default()) {
+    match PlannedFolder::at(folder, settings, PreviousState::default()) {
         Ok(look) => Ok(mistakes(&look)),
         Err(error) => {
             let object = ObjectRef::new(Kind::Config, "", "manifests");
@@ -91,7 +94,7 @@ pub(super) fn at_status_page(world: &World, settings: &Settings) -> Vec<Problem>
 }
 
 /// As a check tells them: what follows from another mistake names that one.
-pub(super) fn mistakes(look: &Look) -> Vec<Problem> {
+pub(super) fn mistakes(look: &PlannedFolder) -> Vec<Problem> {
     let all: Vec<Problem> = look.mistakes().cloned().collect();
     let mut told = all.clone();
     for problem in &mut told {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use seaway_cluster::{Access, Cluster};
+use seaway_cluster::{Cluster, ClusterAccess};
 use seaway_drivers::octavia::{Audited, groups::Groups};
 use seaway_engine::{Attempt, Driver, Failure, dry_run};
 use seaway_model::{Change, Desired, LbKey, ObjectRef, Owner, Problem, Unit};
@@ -37,7 +37,7 @@ use crate::{
 
 /// What would become of one thing in the cloud.
 #[derive(Debug)]
-struct Prospect {
+struct PlannedObject {
     whose: String,
     /// The Service, if it is for one.
     object: Option<ObjectRef>,
@@ -86,10 +86,11 @@ fn shown(arguments: &Plan, file: &Path) -> Result<ExitCode> {
     Ok(report::exit(&prospects))
 }
 
-async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<Prospect>> {
+async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<PlannedObject>> {
     let credentials = credentials(arguments.kubeconfig.as_deref(), arguments.context.as_deref());
     let metallb = settings.metallb.clone();
-    let cluster = Cluster::connect(Access { credentials, metallb, ..Access::default() }).await?;
+    let cluster =
+        Cluster::connect(ClusterAccess { credentials, metallb, ..ClusterAccess::default() }).await?;
     let sight = cluster.inspect(None).await.map_err(|it| anyhow!(it.0.line()))?;
     for unseen in &sight.unseen {
         output::error(&format!("warning: {}", unseen.line()));
@@ -121,14 +122,14 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let audited = driver.audit_of(&cloud::placement()).await.map_err(|it| anyhow!(words(it).join("; ")))?;
     let Audited { found, there, .. } = audited;
     // Whatever has to wait for its turn: it is shown what its adoption does.
-    units.extend(world.apply(Change::Surveyed(there)).iter().map(|dirt| dirt.unit().clone()));
+    units.extend(world.apply(Change::CloudInventory(there)).iter().map(|dirt| dirt.unit().clone()));
     units.extend(world.adopt(usize::MAX).1.iter().map(|dirt| dirt.unit().clone()));
     for unit in &found {
-        units.extend(world.apply(Change::Found(unit.clone())).iter().map(|dirt| dirt.unit().clone()));
+        units.extend(world.apply(Change::FoundInCloud(unit.clone())).iter().map(|dirt| dirt.unit().clone()));
     }
     units.extend(found);
     let groups = Arc::new(Groups::new(driver.clone()));
-    let mut jobs: Vec<parallel::Job<Prospect>> = Vec::new();
+    let mut jobs: Vec<parallel::Job<PlannedObject>> = Vec::new();
     for unit in units.iter().filter(|it| filter.admits_unit(it)) {
         let (unit, desired) = (unit.clone(), held(world.desire(unit)));
         if driver.serves(&unit) {
@@ -148,7 +149,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
 }
 
 /// What planning says of Services that a cloud serves, and of all that is no Service.
-fn add_planned(prospects: &mut Vec<Prospect>, world: &World, filter: &Filter<'_>) {
+fn add_planned(prospects: &mut Vec<PlannedObject>, world: &World, filter: &Filter<'_>) {
     let mut of_cloud: BTreeMap<ObjectRef, bool> = BTreeMap::new();
     for overview in world.overview() {
         let is_in_cloud = overview.demand.as_ref().is_some_and(|it| it.cloud.is_some());
@@ -169,7 +170,7 @@ fn add_planned(prospects: &mut Vec<Prospect>, world: &World, filter: &Filter<'_>
             None => {
                 let (whose, object) = (problem.object.to_string(), Some(problem.object));
                 let (steps, later) = (Vec::new(), Vec::new());
-                prospects.push(Prospect { whose, object, steps, later, problems: vec![line] });
+                prospects.push(PlannedObject { whose, object, steps, later, problems: vec![line] });
             }
         }
     }
@@ -178,13 +179,13 @@ fn add_planned(prospects: &mut Vec<Prospect>, world: &World, filter: &Filter<'_>
 /// As if its Service were held already, which a controller sees to first.
 fn held(desired: Desired) -> Desired {
     let Desired::LoadBalancer(mut wish) = desired else { return desired };
-    if let Some(outside) = &mut Arc::make_mut(&mut wish).options.outside {
+    if let Some(outside) = &mut Arc::make_mut(&mut wish).options.cloud {
         outside.unheld = false;
     }
     Desired::LoadBalancer(wish)
 }
 
-async fn prospect<D>(driver: &D, unit: &Unit, desired: &Desired) -> Prospect
+async fn prospect<D>(driver: &D, unit: &Unit, desired: &Desired) -> PlannedObject
 where
     D: Driver,
     D::Step: Describe<D::Observed>,
@@ -192,7 +193,7 @@ where
     let told = |all: Vec<(Owner, Problem)>| all.iter().map(|(_, it)| it.line()).collect::<Vec<_>>();
     let (whose, object) = (whose(unit), object_of(unit));
     let (steps, later) = (Vec::new(), Vec::new());
-    let mut prospect = Prospect { whose, object, steps, later, problems: Vec::new() };
+    let mut prospect = PlannedObject { whose, object, steps, later, problems: Vec::new() };
     match dry_run(driver, unit, desired).await {
         // What is left as it is has no steps; a Problem of the plan says why.
         Ok(None) => {}

@@ -3,29 +3,29 @@
 use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Result;
-use seaway_drivers::{OnHost, native};
+use seaway_drivers::{HostPlacement, native};
 use seaway_haproxy::{
-    Files, Unusable, Version, Wanted, authorities, document,
-    document::{Global, Place},
+    ConfigInput, Exclusions, RenderedFiles, Version, authorities, document,
+    document::{FileKind, Global},
     files,
 };
 use seaway_model::Problem;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::Look;
+use super::PlannedFolder;
 use crate::{
     args::{Output, Plan},
     output,
     settings::{Settings, data_plane::DataPlane},
 };
 
-struct Printed {
-    files: Files,
+struct RenderedConfig {
+    files: RenderedFiles,
     problems: Vec<Problem>,
 }
 
-pub(super) fn plan(look: &Look, settings: &Settings, arguments: &Plan) -> Result<ExitCode> {
+pub(super) fn plan(look: &PlannedFolder, settings: &Settings, arguments: &Plan) -> Result<ExitCode> {
     let printed = printed(look, settings, arguments.haproxy_version.into());
     match arguments.output {
         Output::Table => {
@@ -39,8 +39,8 @@ pub(super) fn plan(look: &Look, settings: &Settings, arguments: &Plan) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-fn printed(look: &Look, settings: &Settings, version: Version) -> Printed {
-    let all = look.world.load_balancers(&OnHost::new(settings.host.clone(), native::DRIVER).place());
+fn printed(look: &PlannedFolder, settings: &Settings, version: Version) -> RenderedConfig {
+    let all = look.world.load_balancers(&HostPlacement::new(settings.host.clone(), native::DRIVER).place());
     let certificates = all.values().flat_map(|it| it.certificates.iter());
     let certificates = certificates
         .filter(|(_, it)| !it.chain.is_empty() && seaway_proxy::look_at(it).is_err())
@@ -48,21 +48,22 @@ fn printed(look: &Look, settings: &Settings, version: Version) -> Printed {
     let authorities = all.values().flat_map(|it| authorities(it));
     let authorities = authorities.filter(|it| seaway_proxy::look_at_authorities(it).is_err()).cloned();
     let unusable =
-        Unusable { certificates: certificates.collect(), authorities: authorities.collect(), ports: None };
+        Exclusions { certificates: certificates.collect(), authorities: authorities.collect(), ports: None };
     let global = match &settings.data_plane {
         DataPlane::Haproxy(it) => it.global(),
         DataPlane::Native => Global::default(),
     };
-    let wanted = Wanted { load_balancers: &all, version, global: &global, unusable: &unusable, before: None };
+    let wanted =
+        ConfigInput { load_balancers: &all, version, global: &global, unusable: &unusable, before: None };
     let (document, problems) = document(wanted);
     let problems = look.problems.iter().cloned().chain(problems.into_iter().map(|(_, it)| it));
-    Printed { files: files(&document), problems: super::located(&look.folder, problems.collect()) }
+    RenderedConfig { files: files(&document), problems: super::located(&look.folder, problems.collect()) }
 }
 
-impl Printed {
+impl RenderedConfig {
     /// Each file but the configuration. A key is printed nowhere, and a certificate is in the file of its key.
     fn others(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let shown = |place: &Place, text| (*place != Place::Certificates).then_some(text);
+        let shown = |place: &FileKind, text| (*place != FileKind::Certificates).then_some(text);
         self.files
             .others
             .iter()
@@ -91,7 +92,7 @@ mod tests {
 
     use seaway_haproxy::words::Folder;
 
-    use super::{super::Before, *};
+    use super::{super::PreviousState, *};
     use crate::settings::data_plane::HaproxySettings;
 
     const SHOP: &str = "
@@ -134,7 +135,7 @@ spec: {addresses: [192.0.2.0/24]}
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("shop.yaml"), shop).expect("written");
         let settings = Settings::default();
-        let look = Look::at(folder.path(), &settings, Before::default()).expect("it is read");
+        let look = PlannedFolder::at(folder.path(), &settings, PreviousState::default()).expect("it is read");
         let mut elsewhere = settings.clone();
         let folder = Folder::new("/srv/haproxy").expect("a folder");
         elsewhere.data_plane = DataPlane::Haproxy(HaproxySettings { program: "haproxy".into(), folder });

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use seaway_model::Problem;
 
 use super::{
-    Before, Look,
+    PlannedFolder, PreviousState,
     check::{beside, mistakes},
 };
 use crate::settings::{Settings, checked::read_checked};
@@ -55,7 +55,9 @@ fn problems_of(dir: &Path, mistake: &Mistake) -> Vec<Problem> {
         if config.exists() { read_checked(&config) } else { (Settings::default(), Vec::new()) };
     settings.addresses = vec!["127.0.0.1".parse().expect("an address")];
     if mistake.files.iter().any(|it| it.0 != "seaway.yaml") {
-        problems.extend(mistakes(&Look::at(&folder, &settings, Before::default()).expect("it is read")));
+        problems.extend(mistakes(
+            &PlannedFolder::at(&folder, &settings, PreviousState::default()).expect("it is read"),
+        ));
     }
     problems
 }

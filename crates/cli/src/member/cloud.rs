@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use seaway_admin::MetricsSource;
-use seaway_cluster::{Cluster, EventRecorder, Leading, RecordStore};
+use seaway_cluster::{Cluster, EventRecorder, Leadership, RecordStore};
 use seaway_drivers::octavia::{self, Audits, Heartbeats, InCloud, Joining, Octavia, conf, sole::SoleWriter};
 use seaway_model::{Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
-use seaway_watchdog::{HANG_LIMIT, Heartbeat, Part};
+use seaway_watchdog::{HANG_LIMIT, Heartbeat, WatchedPart};
 use tokio::{
     sync::{OnceCell, mpsc},
     time::sleep,
@@ -23,7 +23,7 @@ use tokio::{
 use tracing::error;
 
 use super::refused::{Refused, Stamp};
-use crate::settings::{self, ByDefault};
+use crate::settings::{self, DefaultDriver};
 
 /// `spec.loadBalancerClass` of Services that want one.
 pub(crate) const CLASS: &str = "seaway.dev/octavia";
@@ -42,7 +42,7 @@ fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
         return Err(anyhow!("{}", refused.join("\n")));
     }
     told.extend(conf.unknown_keys());
-    defaults.classless = settings.by_default == Some(ByDefault::Octavia);
+    defaults.classless = settings.by_default == Some(DefaultDriver::Octavia);
     defaults.rebuild = settings.rebuild;
     settings.told = told;
     settings.config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
@@ -84,7 +84,7 @@ pub(super) fn keep_understood(settings: &mut settings::Settings, before: &settin
 
 /// Whoever wants a load balancer of a cloud is told that nobody knows one.
 pub(crate) fn without(settings: &mut settings::Settings) {
-    let classless = settings.by_default == Some(ByDefault::Octavia);
+    let classless = settings.by_default == Some(DefaultDriver::Octavia);
     let absent = CloudDefaults { absent: true, enabled: false, classless, ..CloudDefaults::default() };
     settings.config.clouds = [(CLASS.into(), Arc::new(absent))].into();
 }
@@ -99,7 +99,7 @@ pub(super) fn driver(
     cluster: &Cluster,
     name: &str,
     settings: &settings::Settings,
-    (leading, records): (Leading, RecordStore),
+    (leading, records): (Leadership, RecordStore),
     herald: EventRecorder,
     usable: Arc<AtomicBool>,
 ) -> (Arc<Octavia>, Arc<Connection>, MetricsSource) {
@@ -110,7 +110,7 @@ pub(super) fn driver(
         term,
         is_handed_over: {
             let leading = leading.clone();
-            Box::new(move || leading.is_handed_over())
+            Box::new(move || leading.was_handed_over())
         },
     };
     let usable = move || usable.load(Ordering::Relaxed);
@@ -118,7 +118,7 @@ pub(super) fn driver(
     let sole = Arc::new(SoleWriter::default());
     let fence = Fence::new({
         let (usable, sole) = (usable.clone(), sole.clone());
-        move || leading.is_now() && usable() && sole.may_write()
+        move || leading.is_held() && usable() && sole.may_write()
     });
     let (defaults, limits) = (&settings.config.clouds[CLASS], settings.requests);
     let settings = Settings { limits, metrics: calls.clone(), fence, ..Settings::default() };
@@ -184,7 +184,7 @@ pub(crate) fn octavia(
 }
 
 /// Tells when this file was changed, and is not being written any more.
-pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<()> {
+pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<WatchedPart>) -> mpsc::Receiver<()> {
     let (tell, told) = mpsc::channel(1);
     let (heartbeat, part) = Heartbeat::new("the watch of the file of --cloud-config");
     // Whatever it waits for, it has a turn by its timer.

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use seaway_cluster::{Cluster, CopyTimings, CopyWriter, Leading, NamedCertificates, api_server};
+use seaway_cluster::{Cluster, CopyTimings, CopyWriter, Leadership, NamedCertificates, api_server};
 use seaway_engine::Handle;
 use seaway_model::Name;
 use seaway_plan::World;
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use tokio::time::sleep;
 
 const AFTER: Duration = Duration::from_millis(50);
@@ -14,10 +14,10 @@ const AT_LAST: Duration = Duration::from_secs(1);
 
 pub(super) fn keep(
     cluster: &Cluster,
-    leading: Leading,
+    leading: Leadership,
     namespace: Name,
     handle: Handle,
-) -> (Part, impl Future<Output = ()> + use<>) {
+) -> (WatchedPart, impl Future<Output = ()> + use<>) {
     let keeper =
         CopyWriter::start(cluster, leading, namespace.clone(), CopyTimings::default(), handle.changes());
     let part = keeper.part();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use seaway_cluster::HostReports;
+use seaway_cluster::HostStatusWriter;
 use seaway_model::{Change, Fact, Kind, Name, fact::FactRef};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -21,7 +21,7 @@ pub(super) struct Hearing {
 /// A host, of which it knows more than the cluster, but for what people want of it.
 pub(super) struct Me {
     host: Name,
-    reports: Arc<HostReports>,
+    reports: Arc<HostStatusWriter>,
     drains: bool,
     declared: Option<BTreeSet<IpAddr>>,
 }
@@ -70,7 +70,7 @@ impl Hearing {
 
 impl Me {
     /// `drains`: as it was known last.
-    pub(super) fn new(host: Name, reports: Arc<HostReports>, drains: bool) -> Me {
+    pub(super) fn new(host: Name, reports: Arc<HostStatusWriter>, drains: bool) -> Me {
         Me { host, reports, drains, declared: None }
     }
 
@@ -87,7 +87,7 @@ impl Me {
                 self.reports.rewrite();
                 self.wish(false)
             }
-            Change::SetBack => {
+            Change::SourceRestored => {
                 self.reports.rewrite();
                 vec![change]
             }
@@ -102,7 +102,7 @@ impl Me {
         }
         info!("spec.addresses of this host's LoadBalancerHost changed");
         self.declared = declared.cloned();
-        Some(Change::Declared(self.declared.clone()))
+        Some(Change::DeclaredAddresses(self.declared.clone()))
     }
 
     fn wish(&mut self, drains: bool) -> Vec<Change> {
@@ -111,7 +111,7 @@ impl Me {
         }
         info!(drains, "spec.drain of this host's LoadBalancerHost changed");
         self.drains = drains;
-        vec![Change::Drains(drains)]
+        vec![Change::HostDrains(drains)]
     }
 }
 

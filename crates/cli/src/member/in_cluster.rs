@@ -3,19 +3,19 @@
 
 use std::path::Path;
 
-use seaway_cluster::{Access, CredentialSource, WatchTimings};
-use seaway_model::config::Opens;
+use seaway_cluster::{ClusterAccess, CredentialSource, WatchTimings};
+use seaway_model::config::OpenPolicy;
 
 use super::{Part, cloud};
 use crate::{
     args::ProcessArgs,
-    settings::{ByDefault, Settings, layer2, tenants},
+    settings::{DefaultDriver, Settings, layer2, tenants},
 };
 
 /// `cloud_config`: the file of `--cloud-config`.
 pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) {
     // Other controllers may serve Services of the same cluster, too.
-    settings.config.classless = settings.by_default == Some(ByDefault::Native);
+    settings.config.classless = settings.by_default == Some(DefaultDriver::Native);
     match cloud_config {
         Some(file) => cloud::configure_or_refuse(settings, file),
         None if part == Part::Controller => cloud::without(settings),
@@ -24,8 +24,8 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
     settings.config.pools.cluster = true;
     // Other programs may have ports 80 and 443 of a cluster's hosts.
     let opens = &mut settings.config.front_door.opens;
-    if *opens == Opens::WhenNeeded {
-        *opens = Opens::Never;
+    if *opens == OpenPolicy::WhenNeeded {
+        *opens = OpenPolicy::Never;
     }
     if settings.config.front_door.tls.acme.take().is_some() {
         // Several hosts would order the same.
@@ -42,7 +42,7 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
     limits.held_certificate_bytes = limits.certificate_bytes.filter(|_| settings.copies.is_none());
 }
 
-pub(super) fn access(arguments: &ProcessArgs, settings: &Settings, part: Part) -> Access {
+pub(super) fn access(arguments: &ProcessArgs, settings: &Settings, part: Part) -> ClusterAccess {
     let credentials = match &arguments.kubeconfig {
         Some(path) => CredentialSource::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
         None => CredentialSource::Detected,
@@ -51,7 +51,7 @@ pub(super) fn access(arguments: &ProcessArgs, settings: &Settings, part: Part) -
     let pace = WatchTimings { quarantine: settings.quarantine, ..WatchTimings::default() };
     // Controllers read Secrets themselves, and copy them.
     let copies = settings.copies.clone().filter(|_| part == Part::Node);
-    Access { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }
+    ClusterAccess { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }
 }
 
 #[cfg(test)]

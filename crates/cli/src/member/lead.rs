@@ -1,20 +1,20 @@
 //! What a controller does beside planning.
 
-use seaway_cluster::{Cluster, Leading};
+use seaway_cluster::{Cluster, Leadership};
 use seaway_engine::{Fence, Handle};
 use seaway_model::Change;
 use seaway_plan::World;
 use tokio::sync::mpsc;
 
 /// Of controllers, the one that leads writes.
-pub(super) fn fence(leading: Leading) -> Fence {
-    Fence::new(move || leading.is_now())
+pub(super) fn fence(leading: Leadership) -> Fence {
+    Fence::new(move || leading.is_held())
 }
 
 /// Whoever leads gives addresses out, on what was written by then.
-pub(super) async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>) {
+pub(super) async fn lead(mut leading: Leadership, changes: mpsc::Sender<Change>) {
     loop {
-        let leads = leading.is_now();
+        let leads = leading.is_held();
         if changes.send(Change::Leads(leads)).await.is_err() {
             return;
         }
@@ -23,7 +23,7 @@ pub(super) async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>) {
 }
 
 /// Nothing is written where no pool asks for it.
-pub(super) async fn make_layer2_key(cluster: Cluster, leading: Leading, handle: Handle) {
+pub(super) async fn make_layer2_key(cluster: Cluster, leading: Leadership, handle: Handle) {
     let mut moved = handle.moved();
     loop {
         moved.mark_unchanged();

@@ -13,7 +13,7 @@ use tokio::{task::spawn_blocking, time::Instant as Moment, time::timeout};
 use tracing::{error, info, warn};
 
 use super::{Arguments, Folder, Member, Retired, Retiring, Successor, died::died, next};
-use crate::{announcing::Announcing, run::exit_at_once};
+use crate::{announcing::AnnouncerTasks, run::exit_at_once};
 
 /// What is being written at the end may wait for an answer this long: systemd and kubelets do not wait for ever.
 const LAST_WRITES: Duration = Duration::from_secs(8);
@@ -115,7 +115,7 @@ impl Member {
                 served = phase.wait_for(|it| *it == Phase::Serving), if !was_ready && owns => {
                     was_ready = true;
                     if served.is_ok() {
-                        self.announcing.iter().for_each(Announcing::begin_sessions);
+                        self.announcing.iter().for_each(AnnouncerTasks::begin_sessions);
                         self.await_successor();
                         info!(after = ?began.elapsed(), "ready");
                         self.notifier.set_main_process(std::process::id());
@@ -130,8 +130,8 @@ impl Member {
     /// No other process of this host works from now on.
     fn own(&mut self) {
         self.owns.send_replace(true);
-        self.reports.iter().for_each(|it| it.release());
-        self.snapshot.iter().for_each(|it| it.release());
+        self.reports.iter().for_each(|it| it.resume());
+        self.snapshot.iter().for_each(|it| it.resume());
     }
 
     /// Without it everything works but that the next process takes over.
@@ -275,7 +275,7 @@ impl Member {
         }
         // The next process may report from when this one lets go; what is being written is through then.
         if let Some(reports) = self.reports.as_ref().filter(|_| self.folder.is_some())
-            && timeout(LAST_WRITES, reports.hold()).await.is_err()
+            && timeout(LAST_WRITES, reports.pause()).await.is_err()
         {
             warn!("the report of this host is still being written");
         }
@@ -290,7 +290,7 @@ impl Member {
                 let Some(folder) = folder else { return (host.stop(patience).cut, true) };
                 let mut is_alone = false;
                 // The next process, if it comes late, begins at once.
-                let drained = host.stop_beside(
+                let drained = host.stop_with_successor(
                     patience,
                     || folder.let_go(),
                     || {

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use seaway_cluster::{
-    Cluster, DnsEndpoints, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter, api_server,
+    Cluster, DnsEndpoints, FirstClaims, Leadership, NameOwnerTimings, NameOwnerWriter, api_server,
 };
 use seaway_drivers::dns::DnsNames;
 use seaway_engine::Handle;
 use seaway_plan::World;
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use tokio::time::sleep;
 
 const AFTER: Duration = Duration::from_millis(50);
@@ -16,9 +16,9 @@ const AT_LAST: Duration = Duration::from_secs(1);
 
 pub(super) fn keep(
     cluster: &Cluster,
-    leading: Leading,
+    leading: Leadership,
     handle: Handle,
-) -> (Part, impl Future<Output = ()> + use<>) {
+) -> (WatchedPart, impl Future<Output = ()> + use<>) {
     let keeper = NameOwnerWriter::start(cluster, leading, NameOwnerTimings::default(), handle.changes());
     let part = keeper.part();
     let claims = async move {

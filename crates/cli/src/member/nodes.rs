@@ -9,18 +9,18 @@ use std::{
 use anyhow::{Result, bail};
 use seaway_admin::{MetricsSource, node_controller_metrics, view::NodeControllerView};
 use seaway_cluster::{
-    CLOUD_NODE, CLOUD_NODE_LIFECYCLE, CLOUD_ROUTE, Cluster, LeaderElection, Leading, LeaseTimings, NodeStore,
-    RecordStore, RouteStore,
+    CLOUD_NODE, CLOUD_NODE_LIFECYCLE, CLOUD_ROUTE, Cluster, LeaderElection, Leadership, LeaseTimings,
+    NodeStore, RecordStore, RouteStore,
 };
 use seaway_drivers::{
-    nodes::{self, NodeControllers, NodeSettings, Pass},
+    nodes::{self, NodeControllers, NodeSettings, PassResult},
     routes::{self, RouteController, RouteSettings},
 };
 use seaway_engine::Handle;
 use seaway_model::{Change, Name, ObjectRef, Problem};
 use seaway_openstack::Cloud;
 use seaway_plan::World;
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -51,7 +51,7 @@ impl NodeCounts {
         node_controller_metrics(move || counts.locked().values().cloned().collect())
     }
 
-    fn count(&self, controller: &'static str, pass: &Pass, took: Duration) {
+    fn count(&self, controller: &'static str, pass: &PassResult, took: Duration) {
         let mut all = self.locked();
         let it = all
             .entry(controller)
@@ -81,7 +81,7 @@ trait Follower: Send + 'static {
 
     /// What its Problems are reported at.
     fn about() -> ObjectRef;
-    fn pass(&mut self, settings: &Self::Settings) -> impl Future<Output = Pass> + Send;
+    fn pass(&mut self, settings: &Self::Settings) -> impl Future<Output = PassResult> + Send;
 }
 
 impl Follower for NodeControllers<NodeStore> {
@@ -92,7 +92,7 @@ impl Follower for NodeControllers<NodeStore> {
         nodes::about()
     }
 
-    async fn pass(&mut self, settings: &NodeSettings) -> Pass {
+    async fn pass(&mut self, settings: &NodeSettings) -> PassResult {
         self.pass(settings).await
     }
 }
@@ -105,7 +105,7 @@ impl Follower for RouteController<NodeStore, RouteStore> {
         routes::about()
     }
 
-    async fn pass(&mut self, settings: &RouteSettings) -> Pass {
+    async fn pass(&mut self, settings: &RouteSettings) -> PassResult {
         self.pass(settings).await
     }
 }
@@ -126,12 +126,12 @@ pub(super) fn start(
     connection: Option<Arc<Connection>>,
     handle: &Handle,
     counts: &NodeCounts,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<WatchedPart>,
 ) -> Option<NodeParts> {
     let connection = connection.filter(|_| arguments.controllers.needs_cloud())?;
     let campaign = |runs: bool, lease: &str| match runs {
         true => LeaderElection::start(cluster, lease, &settings.host, LeaseTimings::leader(settings.lease)),
-        false => LeaderElection::none(),
+        false => LeaderElection::never(),
     };
     let controllers = arguments.controllers;
     let elections = vec![
@@ -140,7 +140,7 @@ pub(super) fn start(
         campaign(controllers.route, CLOUD_ROUTE),
     ];
     parts.extend(elections.iter().map(LeaderElection::part));
-    let leads: Vec<Leading> = elections.iter().map(LeaderElection::leading).collect();
+    let leads: Vec<Leadership> = elections.iter().map(LeaderElection::leadership).collect();
     let [initializes, deletes, routes] = &leads[..] else { return None };
     let regional = arguments.regional_provider_ids;
     let (tell, followed) = watch::channel(wanted(settings, regional));
@@ -166,7 +166,7 @@ pub(super) fn start(
         let leading = routes.clone();
         let join = joining(connection, move |cloud| {
             let leading = leading.clone();
-            cloud.with_fence(seaway_openstack::Fence::new(move || leading.is_now()))
+            cloud.with_fence(seaway_openstack::Fence::new(move || leading.is_held()))
         });
         let follows = RouteController::new(store, records, join, fence(routes.clone()), Box::new(now));
         let leads = vec![routes.clone()];
@@ -182,8 +182,8 @@ pub(super) fn start(
 fn joining(
     connection: Arc<Connection>,
     writes: impl Fn(Cloud) -> Cloud + Clone + Send + Sync + 'static,
-) -> Box<dyn Fn() -> nodes::Joining + Send + Sync> {
-    Box::new(move || -> nodes::Joining {
+) -> Box<dyn Fn() -> nodes::ConnectFuture + Send + Sync> {
+    Box::new(move || -> nodes::ConnectFuture {
         let (connection, writes) = (connection.clone(), writes.clone());
         Box::pin(async move { connection.cloud().await.map(writes) })
     })
@@ -222,12 +222,12 @@ async fn follow<F: Follower>(
     mut controllers: F,
     mut settings: watch::Receiver<Option<F::Settings>>,
     handle: Handle,
-    mut leads: Vec<Leading>,
+    mut leads: Vec<Leadership>,
     counts: NodeCounts,
 ) {
     let mut told = Vec::new();
     loop {
-        let led: Vec<bool> = leads.iter().map(Leading::is_now).collect();
+        let led: Vec<bool> = leads.iter().map(Leadership::is_held).collect();
         let Some(known) = handle.ask(World::ready_nodes).await else { return };
         let wanted = settings.borrow_and_update().clone();
         let began = Instant::now();
@@ -263,7 +263,7 @@ fn later(moment: Instant, pause: Duration) -> Instant {
 }
 
 /// Returns when one of them leads that did not, or the other way round.
-async fn changed(leads: &mut [Leading], led: &[bool]) {
+async fn changed(leads: &mut [Leadership], led: &[bool]) {
     let was = |at: usize| led.get(at).copied().unwrap_or_default();
     match leads {
         [one] => one.changed_from(was(0)).await,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use seaway_cluster::Cluster;
-use seaway_model::{Change, OtherSigns};
-use seaway_watchdog::Part;
+use seaway_model::{Change, OtherControllerSigns};
+use seaway_watchdog::WatchedPart;
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, warn};
 
@@ -22,7 +22,7 @@ pub(super) async fn start(
     in_cloud: bool,
     cluster: &Cluster,
     changes: &mpsc::Sender<Change>,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<WatchedPart>,
 ) {
     if in_cloud && changes.send(Change::OtherSigns(None)).await.is_ok() {
         let watches = watch(cluster.clone(), changes.clone());
@@ -32,7 +32,7 @@ pub(super) async fn start(
 
 /// Runs until nobody wants to know any more.
 async fn watch(cluster: Cluster, changes: mpsc::Sender<Change>) {
-    let (mut failed, mut round, mut said) = (0, 0, None::<OtherSigns>);
+    let (mut failed, mut round, mut said) = (0, 0, None::<OtherControllerSigns>);
     loop {
         let event = said.as_ref().filter(|_| round % EVENTS != 0).map(|it| it.event.clone());
         let signs = match cluster.signs_of_other_controllers(event).await {
@@ -48,7 +48,7 @@ async fn watch(cluster: Cluster, changes: mpsc::Sender<Change>) {
                     warn!(%error, "cannot find out whether a cloud controller manager runs; only what it writes is noticed");
                 }
                 // What was known before is not unknown now.
-                (failed >= TRIES && said.is_none()).then(OtherSigns::default)
+                (failed >= TRIES && said.is_none()).then(OtherControllerSigns::default)
             }
         };
         let pause = if failed == 0 { PERIOD } else { AGAIN };

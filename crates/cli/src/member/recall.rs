@@ -8,9 +8,9 @@ use std::{
 };
 
 use seaway_cluster::{Cluster, ClusterCounts};
-use seaway_files::snapshot::{CachedState, Origin, StateCache, StateCacheWriter};
+use seaway_files::state_cache::{CachedState, Origin, StateCache, StateCacheWriter};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -114,14 +114,14 @@ impl Recall {
         if self.drains() {
             info!("this host is draining, as before the restart");
             // The engine may have ended; whoever watches it says so.
-            let _ = changes.send(Change::Drains(true)).await;
+            let _ = changes.send(Change::HostDrains(true)).await;
         }
         let Some(snapshot) = self.snapshot else { return Memory::default() };
         let keeper =
             StateCacheWriter::start(snapshot.clone(), self.recalled.as_ref(), seaway_cluster::kinds());
         let keeper = keeper.inspect_err(|error| warn!(%error, "no snapshot is kept")).ok().map(Arc::new);
         if let Some(keeper) = keeper.as_ref().filter(|_| !*owns.borrow()) {
-            keeper.hold();
+            keeper.pause();
         }
         let waiting = self.recalled.map(|recalled| Waiting {
             recalled,
@@ -145,7 +145,7 @@ impl Default for Memory {
 
 impl Memory {
     /// For the watchdog.
-    pub(super) fn part(&self) -> Option<Part> {
+    pub(super) fn part(&self) -> Option<WatchedPart> {
         self.keeper.as_ref().map(|it| it.part())
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use seaway_cluster::{
-    EventRecorder, LeaderRecords, Leading, MAX_RELEASED, RECORDS, RecordStore, RequestError,
+    EventRecorder, LeaderRecords, Leadership, MAX_RELEASED, RECORDS, RecordStore, RequestError,
 };
 use seaway_engine::Handle;
 use seaway_model::{Change, Deletion, Kind, LbKey, Name, ObjectRef, Owner, Problem, Reason, Unit};
@@ -21,11 +21,16 @@ const SOON: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Reads at the start of each lead, and writes whenever something is new.
-pub(super) async fn keep(records: RecordStore, mut leading: Leading, handle: Handle, herald: EventRecorder) {
+pub(super) async fn keep(
+    records: RecordStore,
+    mut leading: Leadership,
+    handle: Handle,
+    herald: EventRecorder,
+) {
     let changes = handle.changes();
     let (mut troubled, mut recalls) = (false, 0);
     loop {
-        if !leading.is_now() {
+        if !leading.is_held() {
             leading.changed_from(false).await;
         }
         let ended = match records.read().await {
@@ -64,7 +69,7 @@ pub(super) async fn keep(records: RecordStore, mut leading: Leading, handle: Han
 async fn follow(
     records: &RecordStore,
     mut written: LeaderRecords,
-    leading: &mut Leading,
+    leading: &mut Leadership,
     handle: &Handle,
     herald: &EventRecorder,
 ) -> Result<bool, RequestError> {

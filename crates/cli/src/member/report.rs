@@ -5,9 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{AddressCounts, HostReports, PoolReport, PoolReports, SecretInterest, WantedSecrets};
+use seaway_cluster::{
+    AddressCounts, HostStatusWriter, PoolStatus, PoolStatusWriter, SecretInterest, WantedSecrets,
+};
 use seaway_engine::{Handle, Phase};
-use seaway_model::fact::HostSays;
+use seaway_model::fact::HostStatus;
 use seaway_plan::World;
 use tokio::time::{sleep, timeout};
 
@@ -17,7 +19,7 @@ const SAID_FIRST: Duration = Duration::from_secs(15);
 const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 /// Tells the cluster what this host serves, and what not, whenever that may be another.
-pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
+pub(super) async fn say(reports: Arc<HostStatusWriter>, handle: Handle) {
     let mut moved = handle.moved();
     let mut phase = handle.phase();
     // Before all is known everything would be an exception.
@@ -28,7 +30,7 @@ pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
     if let Ok(Err(_)) = timeout(SAID_FIRST, phase.wait_for(|it| *it == Phase::Serving)).await {
         return;
     }
-    let mut last: Option<HostSays> = None;
+    let mut last: Option<HostStatus> = None;
     loop {
         moved.mark_unchanged();
         let begin = Instant::now();
@@ -70,7 +72,7 @@ pub(super) async fn want(wishes: SecretInterest, handle: Handle) {
 }
 
 /// Tells pools how full they are. Many Services may come at once: it is counted after a pause.
-pub(super) async fn count(reports: PoolReports, handle: Handle) {
+pub(super) async fn count(reports: PoolStatusWriter, handle: Handle) {
     let mut moved = handle.moved();
     while moved.changed().await.is_ok() {
         sleep(COUNTED_AFTER).await;
@@ -84,7 +86,7 @@ pub(super) async fn count(reports: PoolReports, handle: Handle) {
             let problems = problems.iter().filter(|problem| problem.object == it.pool).cloned().collect();
             let [v4, v6] =
                 [it.v4, it.v6].map(|it| AddressCounts { assigned: it.assigned, available: it.available });
-            (it.pool, PoolReport { v4, v6, problems, announced })
+            (it.pool, PoolStatus { v4, v6, problems, announced })
         });
         reports.publish(says.collect());
     }

@@ -28,7 +28,7 @@ pub(super) fn require_native_for_handover(arguments: &ProcessArgs, settings: &Se
 pub(super) fn host(settings: &Settings) -> Result<Host> {
     let (name, ports) = (settings.host.clone(), settings.config.tenants.reserved_ports.clone());
     let haproxy = settings.data_plane.start_haproxy(&name).map(|it| it.reserving(ports.clone()));
-    let host = Host::of_cluster(name, start_proxy(settings)?, settings.addresses.clone(), ports);
+    let host = Host::in_cluster(name, start_proxy(settings)?, settings.addresses.clone(), ports);
     Ok(match haproxy {
         Some(haproxy) => host.with_haproxy(haproxy),
         None => host,

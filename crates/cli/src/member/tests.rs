@@ -3,7 +3,7 @@ use std::{future::pending, time::Duration};
 use clap::Parser;
 use seaway_model::{
     Config,
-    config::{Admission, Opens, OtherHosts, Routes, Secrets},
+    config::{FrontDoorRoutes, FrontDoorServices, OpenPolicy, TlsSecrets, UnlistedHosts},
 };
 use tokio::time::timeout;
 
@@ -24,23 +24,26 @@ fn loaded(config: &str) -> Settings {
 
 #[test]
 fn the_front_door_is_closed_in_a_cluster_unless_somebody_opens_it() {
-    assert_eq!(loaded("").config.front_door.opens, Opens::Never);
-    assert_eq!(loaded("frontDoor: {enabled: true}").config.front_door.opens, Opens::Always);
-    assert_eq!(loaded("frontDoor: {enabled: false}").config.front_door.opens, Opens::Never);
+    assert_eq!(loaded("").config.front_door.opens, OpenPolicy::Never);
+    assert_eq!(loaded("frontDoor: {enabled: true}").config.front_door.opens, OpenPolicy::Always);
+    assert_eq!(loaded("frontDoor: {enabled: false}").config.front_door.opens, OpenPolicy::Never);
 }
 
 #[test]
 fn what_tenants_could_harm_others_by_is_closed_in_a_cluster_unless_the_configuration_opens_it() {
     let Config { front_door, tenants, .. } = loaded("frontDoor: {enabled: true}").config;
-    assert_eq!((front_door.services, front_door.tls.secrets), (Admission::Annotated, Secrets::Named));
-    assert_eq!((front_door.routes, front_door.owners.others), (Routes::Never, OtherHosts::First));
+    assert_eq!(
+        (front_door.services, front_door.tls.secrets),
+        (FrontDoorServices::Annotated, TlsSecrets::Named)
+    );
+    assert_eq!((front_door.routes, front_door.owners.others), (FrontDoorRoutes::Never, UnlistedHosts::First));
     assert_eq!((tenants.members.machines, tenants.members.names), (false, false));
     assert_eq!(tenants.sources, Some(vec![]));
     let open = "{frontDoor: {services: all, tls: {secrets: all}, parentRef: a/b, hostOwners: {others: shared}}, \
                 tenants: {membersByName: true, transparentFrom: [192.0.2.0/24]}}";
     let Config { front_door, tenants, .. } = loaded(open).config;
-    assert_eq!((front_door.services, front_door.tls.secrets), (Admission::All, Secrets::All));
-    assert!(matches!(front_door.routes, Routes::Of(_)) && !front_door.owners.are_kept());
+    assert_eq!((front_door.services, front_door.tls.secrets), (FrontDoorServices::All, TlsSecrets::All));
+    assert!(matches!(front_door.routes, FrontDoorRoutes::Of(_)) && !front_door.owners.are_enforced());
     assert!(tenants.members.names && !tenants.members.machines);
     assert_eq!(tenants.sources.map(|it| it.len()), Some(1));
 }

@@ -11,13 +11,13 @@ use super::{
     progress_printer,
 };
 use crate::{
-    args::{OpenStackAdopt, WhichCluster},
+    args::{ClusterSelector, OpenStackAdopt},
     output,
 };
 
 pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
     let from = parse_uid(&arguments.from_uid)?;
-    let which = WhichCluster {
+    let which = ClusterSelector {
         cluster_uid: None,
         kubeconfig: arguments.kubeconfig.clone(),
         context: arguments.context.clone(),

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use seaway_openstack::{
     Error,
-    survey::{Ability, Fetched, Finding, ProviderInfo, Severity, Survey, date, findings, is_absence, survey},
+    survey::{
+        Ability, FetchResult, Finding, ProviderInfo, Severity, Survey, date, findings, is_absence, survey,
+    },
 };
 use serde_json::json;
 
@@ -81,9 +83,9 @@ fn lines(survey: &Survey) -> Vec<String> {
     let mut lines = identity(survey);
     for found in &survey.services {
         let told = match (&found.endpoint, &found.versions) {
-            (Fetched::Failed(error), _) => format!("- ({})", error.message()),
-            (Fetched::Value(url), Fetched::Failed(error)) => format!("{url}  {}", error.message()),
-            (Fetched::Value(url), Fetched::Value(spoken)) => {
+            (FetchResult::Failed(error), _) => format!("- ({})", error.message()),
+            (FetchResult::Value(url), FetchResult::Failed(error)) => format!("{url}  {}", error.message()),
+            (FetchResult::Value(url), FetchResult::Value(spoken)) => {
                 let dialects = spoken.microversion.as_ref().map(|it| format!(", microversions to {it}"));
                 format!("{url}  {}{}", spoken.version, dialects.unwrap_or_default())
             }
@@ -91,8 +93,8 @@ fn lines(survey: &Survey) -> Vec<String> {
         lines.push(row(found.service.as_str(), &told));
     }
     match &survey.providers {
-        Fetched::Value(providers) => lines.extend(providers.iter().flat_map(provider)),
-        Fetched::Failed(error) => lines.extend(untold("providers", error)),
+        FetchResult::Value(providers) => lines.extend(providers.iter().flat_map(provider)),
+        FetchResult::Failed(error) => lines.extend(untold("providers", error)),
     }
     for (word, names) in [("flavors", &survey.flavors), ("zones", &survey.availability_zones)] {
         // Most clouds have none, and some do not let them be listed.
@@ -141,16 +143,16 @@ fn untold(word: &str, error: &Error) -> Option<String> {
 
 fn outside(survey: &Survey) -> Vec<String> {
     let networks = match &survey.external_networks {
-        Fetched::Value(networks) => networks,
-        Fetched::Failed(error) => return untold("outside", error).into_iter().collect(),
+        FetchResult::Value(networks) => networks,
+        FetchResult::Failed(error) => return untold("outside", error).into_iter().collect(),
     };
     let told = networks.iter().map(|it| {
         let subnets = match &it.subnets {
-            Fetched::Value(subnets) if subnets.is_empty() => "no subnet is visible".to_owned(),
-            Fetched::Value(subnets) => {
+            FetchResult::Value(subnets) if subnets.is_empty() => "no subnet is visible".to_owned(),
+            FetchResult::Value(subnets) => {
                 subnets.iter().map(|it| it.cidr.as_str()).collect::<Vec<_>>().join(", ")
             }
-            Fetched::Failed(error) => format!("- ({})", error.message()),
+            FetchResult::Failed(error) => format!("- ({})", error.message()),
         };
         row("outside", &format!("{} ({}): {subnets}", it.name, it.id))
     });
@@ -161,13 +163,13 @@ fn quotas(survey: &Survey) -> Vec<String> {
     let there = survey.quotas.iter().filter(|it| !it.limit.error().is_some_and(is_absence));
     let told = there.map(|it| {
         let used = match &it.used {
-            Fetched::Value(used) => used.to_string(),
-            Fetched::Failed(_) => "?".to_owned(),
+            FetchResult::Value(used) => used.to_string(),
+            FetchResult::Failed(_) => "?".to_owned(),
         };
         let limit = match &it.limit {
-            Fetched::Value(-1) => "no limit".to_owned(),
-            Fetched::Value(limit) => limit.to_string(),
-            Fetched::Failed(error) => format!("? ({})", error.message()),
+            FetchResult::Value(-1) => "no limit".to_owned(),
+            FetchResult::Value(limit) => limit.to_string(),
+            FetchResult::Failed(error) => format!("? ({})", error.message()),
         };
         row("quota", &format!("{}: {used} of {limit}", it.what))
     });

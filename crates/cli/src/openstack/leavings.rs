@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use seaway_cluster::{Access, Cluster, HostLiveness};
+use seaway_cluster::{Cluster, ClusterAccess, HostLiveness};
 use seaway_drivers::octavia::{
     belongings::{Belonging, How, Thing, belongings, divided, orphans, released, remove_by},
     group_release::NodePort,
@@ -20,7 +20,7 @@ use seaway_openstack::{Cloud, Error};
 
 use super::{cascades, connect, progress_printer};
 use crate::{
-    args::{OpenStackGc, OpenStackPurge, WhichCluster},
+    args::{ClusterSelector, OpenStackGc, OpenStackPurge},
     kubectl::credentials,
     output,
 };
@@ -183,7 +183,7 @@ fn perhaps_gone(why: anyhow::Error) -> anyhow::Error {
     )
 }
 
-pub(super) async fn ask_cluster(which: &WhichCluster) -> Result<ClusterFacts> {
+pub(super) async fn ask_cluster(which: &ClusterSelector) -> Result<ClusterFacts> {
     if let Some(uid) = &which.cluster_uid {
         let (uid, balanced) = (parse_uid(uid)?, Vec::new());
         let released = BTreeMap::new();
@@ -193,7 +193,7 @@ pub(super) async fn ask_cluster(which: &WhichCluster) -> Result<ClusterFacts> {
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
     let why = |why: String| anyhow!("the cluster cannot be asked: {why}");
     let namespace = Some(which.system_namespace.as_str().into());
-    let cluster = Cluster::connect(Access { credentials, namespace, ..Access::default() });
+    let cluster = Cluster::connect(ClusterAccess { credentials, namespace, ..ClusterAccess::default() });
     let cluster = cluster.await.map_err(|it| why(it.to_string()))?;
     let uid = cluster.identity().await.map_err(|it| why(it.to_string()))?;
     let sight = cluster.inspect(None).await.map_err(|it| why(it.0.line()))?;

@@ -14,7 +14,7 @@ use seaway_admin::View;
 use seaway_files::ServerInfo;
 
 use super::{Reply, Request, SOCKET, target::owner};
-use crate::{args::Running, output, run::state_dir_of, running, settings};
+use crate::{args::RunningProcessArgs, output, run::state_dir_of, running, settings};
 
 /// A reload reads files.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -23,15 +23,15 @@ const LARGEST: u64 = 64 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
-pub(super) struct Process {
+pub(super) struct ControlClient {
     pub(super) state: PathBuf,
 }
 
-impl Process {
-    pub(super) fn find(arguments: &Running) -> Result<Process> {
+impl ControlClient {
+    pub(super) fn find(arguments: &RunningProcessArgs) -> Result<ControlClient> {
         let settings = settings::load(arguments.config.as_deref())?;
         let state = state_dir_of(arguments.state_dir.as_deref(), &settings)?;
-        Ok(Process { state })
+        Ok(ControlClient { state })
     }
 
     pub(super) fn ask(&self, request: &Request) -> Result<Reply> {

@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const TO_ANSWER: Duration = Duration::from_secs(60);
 
 /// Asks whoever holds the configuration to read it again, and what came of that.
-pub(crate) type Reloading = mpsc::Sender<oneshot::Sender<Result<(), String>>>;
+pub(crate) type ReloadSender = mpsc::Sender<oneshot::Sender<Result<(), String>>>;
 
 /// Open until it is dropped.
 pub(crate) struct ControlSocket {
@@ -40,18 +40,18 @@ pub(crate) struct ControlSocket {
 }
 
 /// What requests are carried out with.
-pub(crate) struct Reach {
+pub(crate) struct ControlContext {
     pub(crate) weights: Arc<Weights>,
     pub(crate) handle: Handle,
     pub(crate) host: Arc<Host>,
-    pub(crate) reload: Reloading,
+    pub(crate) reload: ReloadSender,
     /// One after the other, each until it is in effect: what the next one sees is what this one made.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 impl ControlSocket {
     /// The state folder is ours alone while this process runs, and so is what is left there of one that was killed.
-    pub(crate) fn open(state: &Path, reach: Reach) -> io::Result<ControlSocket> {
+    pub(crate) fn open(state: &Path, reach: ControlContext) -> io::Result<ControlSocket> {
         let path = state.join(SOCKET);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -72,7 +72,7 @@ impl Drop for ControlSocket {
     }
 }
 
-async fn serve(listener: UnixListener, reach: Arc<Reach>) {
+async fn serve(listener: UnixListener, reach: Arc<ControlContext>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -87,7 +87,7 @@ async fn serve(listener: UnixListener, reach: Arc<Reach>) {
     }
 }
 
-async fn answer(mut stream: UnixStream, reach: Arc<Reach>) {
+async fn answer(mut stream: UnixStream, reach: Arc<ControlContext>) {
     let own = nix::unistd::geteuid().as_raw();
     let may = stream.peer_cred().is_ok_and(|it| it.uid() == own || it.uid() == 0);
     if !may {
@@ -117,7 +117,7 @@ async fn answer(mut stream: UnixStream, reach: Arc<Reach>) {
     let _ = timeout(TO_ASK, stream.write_all(format!("{text}\n").as_bytes())).await;
 }
 
-impl Reach {
+impl ControlContext {
     async fn carry_out(&self, request: Request) -> Result<Reply, String> {
         let ended = || "the process is ending".to_owned();
         let _turn = self.turn.lock().await;

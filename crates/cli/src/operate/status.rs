@@ -10,10 +10,10 @@ use seaway_admin::{
 use seaway_model::MemberWeights;
 use seaway_plan::FRONT_DOOR;
 
-use super::{Request, client::Process, target::owner};
+use super::{Request, client::ControlClient, target::owner};
 use crate::{args::Output, output};
 
-pub(super) fn print(process: &Process, form: Output) -> Result<ExitCode> {
+pub(super) fn print(process: &ControlClient, form: Output) -> Result<ExitCode> {
     let (server, view) = process.look()?;
     let weights = process.ask(&Request::Weights)?.weights;
     match form {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use seaway_admin::view::{MemberView, PoolView, ServiceView};
-use seaway_model::{Name, WeightOf};
+use seaway_model::{Name, WeightTarget};
 
 /// Pools of a running process, with the Service that each is of.
 pub(super) struct Pools<'v>(Vec<(String, &'v PoolView)>);
@@ -28,10 +28,10 @@ impl<'v> Pools<'v> {
     }
 
     /// Whose weight it is, or why that is not clear.
-    pub(super) fn find(&self, what: &str, service: Option<&str>) -> Result<WeightOf, String> {
+    pub(super) fn find(&self, what: &str, service: Option<&str>) -> Result<WeightTarget, String> {
         let service = service.map(|it| self.service(it).ok_or_else(|| self.no_service(it))).transpose()?;
         let within = service.as_deref();
-        let of_member = |member| WeightOf { service: within.and_then(split), member: Some(member) };
+        let of_member = |member| WeightTarget { service: within.and_then(split), member: Some(member) };
         if let Ok(at) = what.parse::<SocketAddr>() {
             let has = self.members(within).any(|(_, it)| it.address == at.to_string());
             return if has { Ok(of_member(at)) } else { Err(self.no_member(what, within)) };
@@ -43,7 +43,7 @@ impl<'v> Pools<'v> {
             .collect();
         let of_service = self.service(what).filter(|_| within.is_none());
         match (of_service, named.first(), named.len()) {
-            (Some(it), None, _) => Ok(WeightOf { service: split(&it), member: None }),
+            (Some(it), None, _) => Ok(WeightTarget { service: split(&it), member: None }),
             (None, Some(at), 1) => Ok(of_member(*at)),
             (Some(it), Some(at), _) => {
                 Err(format!("{what} is a Service and a member: write {it}, or the member's address, {at}"))
@@ -83,7 +83,7 @@ impl<'v> Pools<'v> {
     }
 
     /// Pools that would have nobody for new clients, and have somebody now: each of these members gets this weight.
-    pub(super) fn left_without(&self, of: &WeightOf) -> Vec<String> {
+    pub(super) fn left_without(&self, of: &WeightTarget) -> Vec<String> {
         let is_usable = |it: &&MemberView| it.state.is_usable() && it.weight > 0;
         let concerned = |service: &str, it: &MemberView| {
             of.member.is_none_or(|at| it.address == at.to_string())
@@ -102,7 +102,7 @@ impl<'v> Pools<'v> {
     }
 
     /// Addresses of members that it is about.
-    pub(super) fn addresses(&self, of: &WeightOf) -> Vec<String> {
+    pub(super) fn addresses(&self, of: &WeightTarget) -> Vec<String> {
         let service = of.service.as_ref().map(|(namespace, name)| format!("{namespace}/{name}"));
         let all = self.members(service.as_deref()).map(|(_, it)| it.address.clone());
         let all: BTreeSet<String> =

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_admin::view::ServiceView;
 use seaway_files::{StateDir, state::WeightsFile};
-use seaway_model::{Change, Kind, MemberWeights, ObjectRef, Problem, Reason, SetWeight, WeightOf};
+use seaway_model::{Change, Kind, MemberWeights, ObjectRef, Problem, Reason, WeightOverride, WeightTarget};
 use tracing::info;
 
 use super::{Reply, target::Pools};
@@ -19,7 +19,7 @@ pub(crate) struct Weights {
 }
 
 /// Whether these words name it, without a look at what is served.
-fn is_called(of: &WeightOf, what: &str, service: Option<&str>) -> bool {
+fn is_called(of: &WeightTarget, what: &str, service: Option<&str>) -> bool {
     let is_service = |text: &str| {
         let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
         of.service.as_ref().is_some_and(|(its, called)| *namespace == **its && *name == **called)
@@ -92,7 +92,7 @@ impl Weights {
             ),
             weight => format!("{of}: weight {weight} (to take it back: seaway reset)"),
         };
-        let set = SetWeight { of, weight, since: now() };
+        let set = WeightOverride { of, weight, since: now() };
         let weights = self.change(|all| {
             all.set(set);
             true
@@ -136,7 +136,7 @@ impl Weights {
                         all => format!("nothing was set for {of}; something was for {}", all.join(", ")),
                     });
                 }
-                self.change(|all| all.take_back(&of))?
+                self.change(|all| all.clear(&of))?
             }
         };
         let gone = before.0.iter().filter(|it| !weights.0.contains(it));

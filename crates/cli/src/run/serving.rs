@@ -10,18 +10,22 @@ use std::{
 use anyhow::{Context, Result, bail};
 use seaway_admin::{Signal, Signals};
 use seaway_node::Host;
-use seaway_proxy::{HandOver, TakenOver, Turn};
-use seaway_watchdog::Watching;
+use seaway_proxy::{HandoverListener, HandoverPhase, Takeover};
+use seaway_watchdog::WatchGuard;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant as Moment,
 };
 use tracing::{info, warn};
 
-use super::{Process, apply_reloaded, load, start_proxy};
+use super::{ProcessOptions, apply_reloaded, load, start_proxy};
 use crate::{args::Run, control::Control, settings::data_plane::DataPlane, watchdog};
 
-pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -> Result<ExitCode> {
+pub(super) async fn serve(
+    process: ProcessOptions,
+    arguments: &Run,
+    reloads: ReloadReceiver,
+) -> Result<ExitCode> {
     let signals = Signals::listen().context("signals cannot be listened to")?;
     let proxy = start_proxy(&process.settings)?;
     let mut taken = None;
@@ -55,7 +59,7 @@ pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -
     let control = Control::start(&process, &host).await?;
     let parts = host.proxy.parts().into_iter().chain([watchdog::runtime()]);
     let watching = Some(process.watchdog.watch(parts));
-    let mut serving = Serving { watching, process, host, signals, taken, reloads };
+    let mut serving = ServingProcess { watching, process, host, signals, taken, reloads };
     let mut hand_over = None;
     let code = serving.until_the_end(control, arguments, &mut hand_over).await?;
     if let Some(hand_over) = hand_over {
@@ -64,24 +68,24 @@ pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -
     Ok(code)
 }
 
-fn hand_over_path(process: &Process) -> PathBuf {
+fn hand_over_path(process: &ProcessOptions) -> PathBuf {
     process.state_dir.join("takeover.sock")
 }
 
 /// A process that serves, through reloads, hand-overs and its end.
-struct Serving {
+struct ServingProcess {
     /// The data plane and the runtime, which may end once this is dropped.
-    watching: Option<Watching>,
-    process: Process,
+    watching: Option<WatchGuard>,
+    process: ProcessOptions,
     host: Arc<Host>,
     signals: Signals,
     /// Of a predecessor that has not let go yet.
-    taken: Option<TakenOver>,
-    reloads: Reloads,
+    taken: Option<Takeover>,
+    reloads: ReloadReceiver,
 }
 
 /// Who asks for the configuration to be read again, and waits for what came of it.
-type Reloads = mpsc::Receiver<oneshot::Sender<Result<(), String>>>;
+type ReloadReceiver = mpsc::Receiver<oneshot::Sender<Result<(), String>>>;
 
 /// A successor that failed lets go of the state folder and the admin port when it ends, which is a little later.
 const RETURN_AGAIN: Duration = Duration::from_millis(100);
@@ -92,20 +96,20 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const LAST_MESSAGE: Duration = Duration::from_millis(500);
 
 /// A turn of a hand-over, with the answer that it waits for.
-type Told = (Turn, std::sync::mpsc::Sender<()>);
+type HandoverNotice = (HandoverPhase, std::sync::mpsc::Sender<()>);
 /// Each but the last is answered before the next is told.
 const TURNS: usize = 2;
 
-impl Serving {
+impl ServingProcess {
     /// The hand-over outlives the turns that are told here: one that is not answered any more keeps its thread waiting,
     /// and ending it waits for that thread.
     async fn until_the_end(
         &mut self,
         control: Control,
         arguments: &Run,
-        hand_over: &mut Option<HandOver>,
+        hand_over: &mut Option<HandoverListener>,
     ) -> Result<ExitCode> {
-        let (tell, mut turns) = mpsc::channel::<Told>(TURNS);
+        let (tell, mut turns) = mpsc::channel::<HandoverNotice>(TURNS);
         // None while a successor gets ready, and until what it had is free again.
         let mut control = Some(control);
         // When to take back what a successor that failed had, and why that did not work before.
@@ -162,14 +166,14 @@ impl Serving {
                 }
                 Some((turn, answer)) = turns.recv() => {
                     match turn {
-                        Turn::Asked => {
+                        HandoverPhase::Asked => {
                             returns = None;
                             if let Some(control) = control.take() {
                                 control.finish_planning().await.close().await;
                             }
                         }
-                        Turn::Resumed => returns = Some((Moment::now(), String::new())),
-                        Turn::Over => return self.leave().await,
+                        HandoverPhase::Resumed => returns = Some((Moment::now(), String::new())),
+                        HandoverPhase::Over => return self.leave().await,
                     }
                     // The thread that waits for it may have been told to end.
                     let _ = answer.send(());
@@ -198,13 +202,13 @@ impl Serving {
     }
 
     /// Without it everything works but a later --take-over.
-    fn await_successor(&self, tell: mpsc::Sender<Told>) -> Option<HandOver> {
+    fn await_successor(&self, tell: mpsc::Sender<HandoverNotice>) -> Option<HandoverListener> {
         if self.process.settings.data_plane != DataPlane::Native {
             return None;
         }
         let told = move |turn| {
             let (answer, answered) = std::sync::mpsc::channel();
-            if tell.blocking_send((turn, answer)).is_ok() && turn != Turn::Over {
+            if tell.blocking_send((turn, answer)).is_ok() && turn != HandoverPhase::Over {
                 // An error: this process is ending, and nobody answers.
                 let _ = answered.recv();
             }
@@ -277,7 +281,7 @@ impl Serving {
     }
 
     /// A successor is getting ready, and by now the addresses may be its own: only if it fails do they go.
-    async fn leave_early(&mut self, mut turns: mpsc::Receiver<Told>) -> Result<ExitCode> {
+    async fn leave_early(&mut self, mut turns: mpsc::Receiver<HandoverNotice>) -> Result<ExitCode> {
         info!("stopping while the next process starts; open connections may finish");
         self.process.notifier.stopping("draining");
         let deadline = Moment::now() + self.process.settings.drain;
@@ -288,7 +292,7 @@ impl Serving {
         // It gets the flows yet, if it is ready by then.
         tokio::select! {
             Some((turn, _)) = turns.recv() => match turn {
-                Turn::Resumed => return self.stop(None).await,
+                HandoverPhase::Resumed => return self.stop(None).await,
                 _ => self.stop_announcing().await?,
             },
             // Whoever starts next finds the addresses recorded, and removes what it does not want.
@@ -319,7 +323,7 @@ impl Serving {
     }
 
     /// A successor that came late may have what is left; one that says nothing keeps nobody from ending.
-    async fn end(&mut self, hand_over: HandOver) {
+    async fn end(&mut self, hand_over: HandoverListener) {
         let (done, ended) = oneshot::channel();
         // A thread of its own, as the runtime would not end before one of its own did.
         let ending = std::thread::Builder::new().name("ending".into()).spawn(move || {

@@ -6,12 +6,12 @@ use seaway_manifests::{
 };
 use serde_json::Value;
 
-use super::{DRAFT, Known};
+use super::{DRAFT, SchemaNode};
 use crate::settings::{self, EXAMPLE};
 
 pub(crate) fn schema() -> Value {
     let text = in_force();
-    let mut known = Known::of(settings::fields_read(&text));
+    let mut known = SchemaNode::of(settings::fields_read(&text));
     if let Ok([root]) = tree::parse(&text).as_deref() {
         let lines: Vec<&str> = EXAMPLE.lines().collect();
         describe(&mut known, root, &mut Vec::new(), &lines);
@@ -31,7 +31,7 @@ pub(super) fn in_force() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn describe(known: &mut Known, node: &Node, path: &mut Vec<PathPart>, lines: &[&str]) {
+fn describe(known: &mut SchemaNode, node: &Node, path: &mut Vec<PathPart>, lines: &[&str]) {
     match &node.value {
         Tree::Map(entries) => {
             for entry in entries {
@@ -55,8 +55,8 @@ fn describe(known: &mut Known, node: &Node, path: &mut Vec<PathPart>, lines: &[&
     }
 }
 
-fn is_known(known: &Known, path: &[PathPart]) -> bool {
-    let below = |known: &'_ Known, part: &PathPart| match part {
+fn is_known(known: &SchemaNode, path: &[PathPart]) -> bool {
+    let below = |known: &'_ SchemaNode, part: &PathPart| match part {
         PathPart::Field(name) => known.fields.contains_key(name),
         PathPart::Item => known.item.is_some(),
         PathPart::Key => known.key.is_some(),

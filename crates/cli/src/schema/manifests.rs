@@ -1,15 +1,15 @@
 //! Of the manifests in a folder: the fields that are known of each kind, what is read of each, and the table of annotations.
 
 use seaway_manifests::object;
-use seaway_plan::annotations::{Place, WEIGHT, place_names, places, rows};
+use seaway_plan::annotations::{OptionScope, WEIGHT, place_names, places, rows};
 use serde_json::{Map, Value, json};
 
-use super::{DRAFT, Known};
+use super::{DRAFT, SchemaNode};
 
 pub(crate) fn schema() -> Value {
     let mut rules: Vec<Value> = object::kinds()
         .map(|(kind, version, reads)| {
-            let mut schema = Known::of(reads).schema();
+            let mut schema = SchemaNode::of(reads).schema();
             if let Some(annotations) = schema.pointer_mut("/properties/metadata/properties/annotations") {
                 *annotations = annotations_of(kind);
             }
@@ -44,7 +44,7 @@ fn annotations_of(kind: &str) -> Value {
             known.insert(WEIGHT.to_owned(), text(help));
         }
         "Service" | "HTTPRoute" => {
-            let is_of_route = |name: &str| places(name).contains(&Place::Route);
+            let is_of_route = |name: &str| places(name).contains(&OptionScope::Route);
             for row in rows().filter(|row| kind == "Service" || is_of_route(row.name())) {
                 let help = format!("{} (works at: {})", row.help, place_names(row.name()));
                 let others = row.names.iter().filter(|name| **name != row.name());

@@ -3,25 +3,25 @@
 use std::path::Path;
 
 use seaway_manifests::decode::Field;
-use seaway_proxy::{AccessForm, AccessLog, AccessTo};
+use seaway_proxy::{AccessLog, AccessLogFormat, AccessLogTarget};
 
 pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {
     let section = field.object();
     let forms = [
         ("off", None),
-        ("common", Some(AccessForm::Common)),
-        ("combined", Some(AccessForm::Combined)),
-        ("json", Some(AccessForm::Json)),
+        ("common", Some(AccessLogFormat::Common)),
+        ("combined", Some(AccessLogFormat::Combined)),
+        ("json", Some(AccessLogFormat::Json)),
     ];
     let form =
-        section.take("format").one_of(&forms).unwrap_or(field.is_set().then_some(AccessForm::Combined));
+        section.take("format").one_of(&forms).unwrap_or(field.is_set().then_some(AccessLogFormat::Combined));
     let to = match section.take("to").name() {
-        None | Some("stdout") => AccessTo::StandardOutput,
-        Some(path) => AccessTo::File(beside.join(path)),
+        None | Some("stdout") => AccessLogTarget::StandardOutput,
+        Some(path) => AccessLogTarget::File(beside.join(path)),
     };
     let one_of = section.take("oneOf").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
     // Programs that read the forms of Apache expect requests, and an upgrade adds no lines to what they read.
-    let connections = section.take("connections").bool().unwrap_or(form == Some(AccessForm::Json));
+    let connections = section.take("connections").bool().unwrap_or(form == Some(AccessLogFormat::Json));
     let flows = section.take("flows").bool().unwrap_or(false);
     section.finish();
     form.map(|form| AccessLog { form, to, one_of, connections, flows })
@@ -43,8 +43,8 @@ mod tests {
         assert_eq!(Settings::default().access_log, None);
         assert_eq!(log("accessLog: {format: 'off', to: a.log}\n"), None);
         let usual = AccessLog {
-            form: AccessForm::Combined,
-            to: AccessTo::StandardOutput,
+            form: AccessLogFormat::Combined,
+            to: AccessLogTarget::StandardOutput,
             one_of: 1,
             connections: false,
             flows: false,
@@ -54,10 +54,16 @@ mod tests {
             let text = format!(
                 "accessLog: {{format: json, to: {path}, oneOf: 10, connections: false, flows: true}}\n"
             );
-            let to = AccessTo::File(expected.into());
+            let to = AccessLogTarget::File(expected.into());
             assert_eq!(
                 log(&text),
-                Some(AccessLog { form: AccessForm::Json, to, one_of: 10, connections: false, flows: true }),
+                Some(AccessLog {
+                    form: AccessLogFormat::Json,
+                    to,
+                    one_of: 10,
+                    connections: false,
+                    flows: true
+                }),
                 "{path}"
             );
         }

@@ -3,14 +3,14 @@
 use seaway_manifests::{decode::Field, tree::Value};
 use seaway_model::{
     Name,
-    config::{Adopt, AdoptMode, Canary},
+    config::{AdoptMode, AdoptionConfig, AdoptionSelector},
 };
 
-pub(super) fn read(field: &Field<'_>) -> Adopt {
+pub(super) fn read(field: &Field<'_>) -> AdoptionConfig {
     let section = field.object();
     let modes = [("observe", AdoptMode::Observe), ("ask", AdoptMode::Ask), ("all", AdoptMode::All)];
     let mode = section.take("mode").one_of(&modes);
-    let adopt = Adopt {
+    let adopt = AdoptionConfig {
         mode: mode.unwrap_or_default(),
         // What another controller published is taken over only by a word.
         native: mode.unwrap_or(AdoptMode::Observe),
@@ -24,7 +24,7 @@ pub(super) fn read(field: &Field<'_>) -> Adopt {
 }
 
 /// A list that is there and empty would choose every Service, which is not what its author meant.
-fn canary(field: &Field<'_>) -> Canary {
+fn canary(field: &Field<'_>) -> AdoptionSelector {
     let section = field.object();
     let (namespaces, labels, names) =
         (section.take("namespaces"), section.take("labels"), section.take("names"));
@@ -46,7 +46,7 @@ fn canary(field: &Field<'_>) -> Canary {
         }
         pair.map(|(namespace, name)| (Name::from(namespace), Name::from(name)))
     };
-    let canary = Canary {
+    let canary = AdoptionSelector {
         namespaces: namespaces.texts().into_iter().map(Name::from).collect(),
         labels: labels
             .entries()
@@ -64,7 +64,7 @@ mod tests {
 
     use super::{super::parse, *};
 
-    fn adopt(text: &str) -> Adopt {
+    fn adopt(text: &str) -> AdoptionConfig {
         parse(text, Path::new("")).expect("it is right").config.adopt
     }
 
@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn what_is_adopted_is_read_and_all_is_the_default() {
-        assert_eq!(adopt("{}"), Adopt::default());
+        assert_eq!(adopt("{}"), AdoptionConfig::default());
         assert!(adopt("adopt: {mode: all}").is_open());
         let read = adopt(
             "adopt: {mode: ask, perMinute: 5, stopAfter: 3, besideOccm: true, \
              only: {namespaces: [shop], labels: {tier: test}, names: [shop/web]}}",
         );
-        let only = Canary {
+        let only = AdoptionSelector {
             namespaces: vec!["shop".into()],
             labels: [("tier".into(), "test".into())].into(),
             names: vec![("shop".into(), "web".into())],
@@ -90,7 +90,14 @@ mod tests {
         assert_eq!(adopt("adopt: {perMinute: 5}").native, AdoptMode::Observe);
         assert_eq!(
             read,
-            Adopt { mode, native: mode, only, per_minute: Some(5), stop_after: Some(3), beside_occm: true }
+            AdoptionConfig {
+                mode,
+                native: mode,
+                only,
+                per_minute: Some(5),
+                stop_after: Some(3),
+                beside_occm: true
+            }
         );
     }
 

@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use seaway_manifests::{decode::Field, tree::Value};
 use seaway_model::{
-    config::{Defaults, MembersFrom},
-    load_balancer::{Balance, CheckKind, CookieKey, HealthCheck, Passive, Reuse},
+    config::{Defaults, MemberSource},
+    load_balancer::{Balance, CheckKind, ConnectionReuse, CookieKey, HealthCheck, PassiveHealthCheck},
 };
 
 /// As many letters as a key of 128 bits has in hexadecimal.
@@ -14,9 +14,9 @@ const SHORTEST_KEY: usize = 32;
 pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
     let section = field.object();
     let members = section.take("members").one_of(&[
-        ("auto", MembersFrom::Auto),
-        ("pods", MembersFrom::Pods),
-        ("nodes", MembersFrom::Nodes),
+        ("auto", MemberSource::Auto),
+        ("pods", MemberSource::Pods),
+        ("nodes", MemberSource::Nodes),
     ]);
     if let Some(members) = members {
         defaults.members = members;
@@ -55,10 +55,10 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
         defaults.panic_threshold = percent;
     }
     let reuse = section.take("reuseConnections").one_of(&[
-        ("safe", Reuse::Safe),
-        ("strict", Reuse::Strict),
-        ("always", Reuse::Always),
-        ("never", Reuse::Never),
+        ("safe", ConnectionReuse::Safe),
+        ("strict", ConnectionReuse::Strict),
+        ("always", ConnectionReuse::Always),
+        ("never", ConnectionReuse::Never),
     ]);
     if let Some(reuse) = reuse {
         defaults.reuse = reuse;
@@ -115,9 +115,9 @@ fn health(field: &Field<'_>) -> HealthCheck {
     check
 }
 
-fn ejection(field: &Field<'_>) -> Passive {
+fn ejection(field: &Field<'_>) -> PassiveHealthCheck {
     let section = field.object();
-    let mut passive = Passive::default();
+    let mut passive = PassiveHealthCheck::default();
     passive.failures = section.take("failures").integer_within(1, 255).unwrap_or(passive.failures);
     if let Some(errors) = section.take("errors").integer_within(0, 255) {
         passive.errors = Some(errors).filter(|it| *it > 0);

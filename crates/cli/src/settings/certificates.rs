@@ -6,7 +6,7 @@ use seaway_files::pem::PemFiles;
 use seaway_manifests::decode::Field;
 use seaway_model::{
     Kind, ObjectRef,
-    config::{FrontDoorTls, Secrets},
+    config::{FrontDoorTls, TlsSecrets},
     load_balancer::{ClientAuth, TlsProfile},
 };
 use seaway_plan::annotations::hsts;
@@ -25,7 +25,7 @@ pub(super) fn certificates(
         let (secret, cert) = (entry.take("secret"), entry.take("cert"));
         let (key, staple) = (entry.take("key"), entry.take("ocsp"));
         match (secret.is_set(), cert.name()) {
-            (true, Some(_)) => cert.fault("cannot be combined with `secret`: name one of the two"),
+            (true, Some(_)) => cert.error("cannot be combined with `secret`: name one of the two"),
             (true, None) => tls.certificates.extend(secret_named(&secret)),
             (false, Some(path)) => {
                 // As HAProxy has them: both in one file.
@@ -53,7 +53,7 @@ pub(super) fn tls(
 ) {
     let section = field.object();
     tls.port = section.take("port").port().unwrap_or(tls.port);
-    let secrets = [("all", Secrets::All), ("named", Secrets::Named)];
+    let secrets = [("all", TlsSecrets::All), ("named", TlsSecrets::Named)];
     if let Some(secrets) = section.take("secrets").one_of(&secrets) {
         (tls.secrets, said.secrets) = (secrets, true);
     }
@@ -73,7 +73,7 @@ pub(super) fn tls(
         let (file, secret) = (keys.take("authorities"), keys.take("secret"));
         let authorities = match (file.name(), secret.is_set()) {
             (Some(_), true) => {
-                secret.fault("cannot be combined with `authorities`: name one of the two");
+                secret.error("cannot be combined with `authorities`: name one of the two");
                 None
             }
             (Some(path), false) => {
@@ -141,7 +141,7 @@ mod tests {
              hsts: 1h\n    clients: {authorities: ca.pem, required: false}\n",
         );
         let tls = settings.config.front_door.tls;
-        assert_eq!((tls.port, tls.secrets, tls.redirect), (8443, Secrets::Named, true));
+        assert_eq!((tls.port, tls.secrets, tls.redirect), (8443, TlsSecrets::Named, true));
         assert_eq!((tls.terms.profile, tls.terms.hsts), (TlsProfile::Modern, Some(3600)));
         let clients = tls.terms.clients.expect("they are asked");
         assert_eq!((clients.authorities.name.as_str(), clients.required), ("/etc/seaway/ca.pem", false));

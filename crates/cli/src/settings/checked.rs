@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use seaway_manifests::{
-    decode::{Fault, Faults, Field, PathPart},
+    decode::{Field, PathPart, ValidationError, ValidationErrors},
     hint, tree,
 };
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
@@ -23,7 +23,7 @@ pub(crate) fn read_checked(file: &Path) -> (Settings, Vec<Problem>) {
         }
     };
     let at = |problem: Problem, at: tree::Position| problem.in_file(shown.as_str(), at.line, at.column);
-    let of_fault = |fault: &Fault| {
+    let of_fault = |fault: &ValidationError| {
         let problem = Problem::new(object.clone(), Reason::Invalid, fault.message.clone());
         let fix = hint(fault).or_else(|| elsewhere(fault)).unwrap_or_default();
         at(problem.at(fault.field.as_str()).fix(fix), fault.at)
@@ -31,13 +31,14 @@ pub(crate) fn read_checked(file: &Path) -> (Settings, Vec<Problem>) {
     let roots = match tree::parse(&text) {
         Ok(roots) => roots,
         Err(error) => {
-            let fault = Fault { field: String::new(), at: error.at, message: error.message.clone() };
+            let fault =
+                ValidationError { field: String::new(), at: error.at, message: error.message.clone() };
             return (Settings::default(), vec![of_fault(&fault)]);
         }
     };
     if let [_, second, ..] = roots.as_slice() {
         let message = "a configuration must be one YAML document, and here a second one begins".to_owned();
-        let fault = Fault { field: String::new(), at: second.at, message };
+        let fault = ValidationError { field: String::new(), at: second.at, message };
         return (Settings::default(), vec![of_fault(&fault)]);
     }
     let Some(root) = roots.first() else { return (Settings::default(), Vec::new()) };
@@ -47,7 +48,7 @@ pub(crate) fn read_checked(file: &Path) -> (Settings, Vec<Problem>) {
                 .fix("Move it to the folder of manifests. seaway config --example prints a configuration.");
         return (Settings::default(), vec![at(problem, root.at)]);
     }
-    let faults = Faults::default();
+    let faults = ValidationErrors::default();
     let settings = read(&Field::root(root, &faults), file.parent().unwrap_or(Path::new("")));
     let mut problems: Vec<Problem> = faults.into_sorted().iter().map(of_fault).collect();
     for doubt in doubtful_settings(&settings) {
@@ -65,7 +66,7 @@ pub(crate) fn read_checked(file: &Path) -> (Settings, Vec<Problem>) {
 }
 
 /// The places where a key is known that stands where it is not.
-fn elsewhere(fault: &Fault) -> Option<String> {
+fn elsewhere(fault: &ValidationError) -> Option<String> {
     if !fault.message.starts_with("unknown field") || fault.message.contains("did you mean") {
         return None;
     }

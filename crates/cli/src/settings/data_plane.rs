@@ -58,14 +58,14 @@ pub(super) fn read(driver: &Field<'_>, haproxy: &Field<'_>) -> DataPlane {
     let is_haproxy = driver.one_of(&[("native", false), ("haproxy", true)]).unwrap_or(false);
     if !is_haproxy {
         if haproxy.is_set() {
-            haproxy.fault("has no effect without `driver: haproxy` beside it");
+            haproxy.error("has no effect without `driver: haproxy` beside it");
         }
         return DataPlane::Native;
     }
     match Folder::new(&folder) {
         Some(folder) => DataPlane::Haproxy(HaproxySettings { program, folder }),
         None if folder.is_empty() => {
-            haproxy.fault("needs `folder`: this user has no folder below /run (XDG_RUNTIME_DIR)");
+            haproxy.error("needs `folder`: this user has no folder below /run (XDG_RUNTIME_DIR)");
             DataPlane::Native
         }
         None => {

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use seaway_manifests::decode::{Field, Object};
+use seaway_manifests::decode::{Field, FieldMap};
 use seaway_model::{
     Name,
     dns::{Dns, DnsProvider, DnsZone},
@@ -84,7 +84,7 @@ fn zone(field: &Field<'_>) -> Option<Name> {
 }
 
 /// Who writes the records: a name server that takes updates, unless another is named.
-fn provider(entry: &Object<'_>, beside: &Path) -> Option<DnsProvider> {
+fn provider(entry: &FieldMap<'_>, beside: &Path) -> Option<DnsProvider> {
     let named = entry.take("provider");
     let (server, key) = (entry.take("server"), entry.take("key"));
     match named.one_of(&[("rfc2136", false), ("dnsendpoint", true)]) {

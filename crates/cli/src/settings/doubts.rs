@@ -6,8 +6,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
-use seaway_model::{config::Opens, dns::DnsProvider};
-use seaway_proxy::AccessTo;
+use seaway_model::{config::OpenPolicy, dns::DnsProvider};
+use seaway_proxy::AccessLogTarget;
 
 use super::Settings;
 
@@ -87,7 +87,7 @@ pub(crate) fn is_missing(ip: IpAddr) -> bool {
 
 /// `seaway run` does not start without it.
 fn folder_of_access_log(settings: &Settings) -> Option<String> {
-    let AccessTo::File(file) = &settings.access_log.as_ref()?.to else { return None };
+    let AccessLogTarget::File(file) = &settings.access_log.as_ref()?.to else { return None };
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty())?;
     let error = folder.read_dir().err().filter(|it| it.kind() == ErrorKind::NotFound)?;
     Some(format!("accessLog.to: {}: {error}. Make the folder, or correct accessLog.to.", folder.display()))
@@ -104,7 +104,7 @@ fn port_of_status_page(settings: &Settings) -> Option<String> {
     let is_taken = |at: &&std::net::SocketAddr| {
         ports.contains(&at.port()) && (at.ip().is_unspecified() || addresses.contains(&at.ip()))
     };
-    let at = admin.iter().find(is_taken).filter(|_| door.opens != Opens::Never)?;
+    let at = admin.iter().find(is_taken).filter(|_| door.opens != OpenPolicy::Never)?;
     Some(format!("admin.listen: {at} is where the front door listens. Give one of the two another port."))
 }
 

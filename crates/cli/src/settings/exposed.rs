@@ -1,13 +1,13 @@
 //! `tcpServices` and `udpServices`: ports of Services on this host's own addresses.
 
 use seaway_manifests::{
-    decode::{Field, IntOrText},
+    decode::{Field, IntOrString},
     tree,
 };
-use seaway_model::{L4, Name, config::Exposed, fact::TargetPort};
+use seaway_model::{L4, Name, config::ExposedPort, fact::TargetPort};
 
 /// `mysql:3306` (as the old --tcp-services wrote it), `shop/mysql:3306`, or a map.
-pub(super) fn read(field: &Field<'_>, list: &str, l4: L4) -> Vec<Exposed> {
+pub(super) fn read(field: &Field<'_>, list: &str, l4: L4) -> Vec<ExposedPort> {
     let mut all = Vec::new();
     for (index, item) in field.items().enumerate() {
         let key = Name::from(format!("{list}[{index}]"));
@@ -20,7 +20,7 @@ pub(super) fn read(field: &Field<'_>, list: &str, l4: L4) -> Vec<Exposed> {
     all
 }
 
-fn exposed_text(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
+fn exposed_text(item: &Field<'_>, key: Name, l4: L4) -> Option<ExposedPort> {
     let text = item.text()?;
     let parsed =
         text.rsplit_once(':').and_then(|(service, port)| Some((service_name(service)?, port_name(port)?)));
@@ -28,10 +28,10 @@ fn exposed_text(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
         item.invalid(text, "must name a Service and one of its ports, such as mysql:3306 or shop/mysql:db");
     }
     let ((namespace, service), port) = parsed?;
-    Some(Exposed { key, l4, namespace, service, port, listen: None, address: None })
+    Some(ExposedPort { key, l4, namespace, service, port, listen: None, address: None })
 }
 
-fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
+fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<ExposedPort> {
     let entry = item.object();
     let (service, port) = (entry.take("service"), entry.take("port"));
     let named = service.text().and_then(|text| {
@@ -44,9 +44,9 @@ fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
     if !service.is_set() {
         service.required("NAME or NAMESPACE/NAME");
     }
-    let target = match port.integer_or_text() {
-        Some(IntOrText::Int(_)) => port.port().map(TargetPort::Number),
-        Some(IntOrText::Text(text)) => port_name(text),
+    let target = match port.int_or_string() {
+        Some(IntOrString::Int(_)) => port.port().map(TargetPort::Number),
+        Some(IntOrString::Text(text)) => port_name(text),
         None => {
             if !port.is_set() {
                 port.required("the number or the name of a port of that Service");
@@ -57,7 +57,7 @@ fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
     let (listen, address) = (entry.take("listen").port(), entry.take("address").ip());
     entry.finish();
     let (namespace, service) = named?;
-    Some(Exposed { key, l4, namespace, service, port: target?, listen, address })
+    Some(ExposedPort { key, l4, namespace, service, port: target?, listen, address })
 }
 
 fn service_name(text: &str) -> Option<(Name, Name)> {

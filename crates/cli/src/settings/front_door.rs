@@ -6,8 +6,8 @@ use seaway_files::pem::PemFiles;
 use seaway_manifests::decode::Field;
 use seaway_model::{
     Name,
-    config::{Admission, FrontDoor, Opens, Unmatched},
-    load_balancer::{HttpLimits, Trace},
+    config::{FrontDoor, FrontDoorServices, OpenPolicy, UnmatchedResponse},
+    load_balancer::{HttpLimits, TracePolicy},
 };
 use seaway_plan::{annotations::MAIN, is_token, quantity::network};
 
@@ -28,8 +28,8 @@ pub(super) fn read(
 ) {
     let section = field.object();
     match section.take("enabled").bool() {
-        Some(true) => door.opens = Opens::Always,
-        Some(false) => door.opens = Opens::Never,
+        Some(true) => door.opens = OpenPolicy::Always,
+        Some(false) => door.opens = OpenPolicy::Never,
         None => {}
     }
     let addresses = section.take("addresses");
@@ -40,7 +40,7 @@ pub(super) fn read(
         }
     }
     door.port = section.take("port").port().unwrap_or(door.port);
-    let services = [("all", Admission::All), ("annotated", Admission::Annotated)];
+    let services = [("all", FrontDoorServices::All), ("annotated", FrontDoorServices::Annotated)];
     if let Some(services) = section.take("services").one_of(&services) {
         (door.services, said.services) = (services, true);
     }
@@ -54,7 +54,7 @@ pub(super) fn read(
     door.http.pages = pages(&section.take("pages"), beside);
     let http = &mut door.http;
     http.request_id = section.take("requestId").bool().unwrap_or(http.request_id);
-    let traces = [("keep", Trace::Keep), ("make", Trace::Make)];
+    let traces = [("keep", TracePolicy::Keep), ("make", TracePolicy::Make)];
     http.trace = section.take("traceparent").one_of(&traces).unwrap_or(http.trace);
     http.forwarded = section.take("forwarded").bool().unwrap_or(http.forwarded);
     let via = section.take("via");
@@ -129,7 +129,7 @@ fn entrances(
         if own.tls.secrets != secrets {
             section
                 .take("tls")
-                .fault("cannot have `secrets`: frontDoor.tls.secrets applies to all entrances");
+                .error("cannot have `secrets`: frontDoor.tls.secrets applies to all entrances");
             own.tls.secrets = secrets;
         }
         section.finish();
@@ -141,7 +141,7 @@ fn entrances(
             .any(|it| shares(it) && ports(it).iter().any(|port| ports(&own).contains(port)));
         if is_taken {
             let told = "must have addresses, or ports (`port` and `tls.port`), that no other entrance has";
-            item.fault(told);
+            item.error(told);
         } else if let Some(name) = name {
             door.entrances.insert(name.into(), own);
         }
@@ -166,12 +166,12 @@ fn limits(field: &Field<'_>, limits: &mut HttpLimits) {
     section.finish();
 }
 
-fn unmatched(field: &Field<'_>, beside: &Path) -> Option<Unmatched> {
+fn unmatched(field: &Field<'_>, beside: &Path) -> Option<UnmatchedResponse> {
     let section = field.object();
     let code = section.take("code").integer_within(200, 599);
     let page = page(&section.take("page"), beside);
     section.finish();
-    field.is_set().then(|| Unmatched { code: code.unwrap_or(404), page })
+    field.is_set().then(|| UnmatchedResponse { code: code.unwrap_or(404), page })
 }
 
 /// `{503: sorry.html}`
@@ -223,13 +223,19 @@ mod tests {
                     trusted: [10.0.0.0/8, '::1']\n  requestId: false\n  traceparent: make\n  forwarded: true\n  \
                     via: edge-1\n  limits: {body: 10Mi, head: 32Ki, target: 4096, fields: 100}\n";
         let door = door(text, folder.path());
-        assert_eq!((door.opens, door.port, door.services), (Opens::Always, 8080, Admission::Annotated));
+        assert_eq!(
+            (door.opens, door.port, door.services),
+            (OpenPolicy::Always, 8080, FrontDoorServices::Annotated)
+        );
         assert_eq!(door.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().expect("an address")]);
         assert!(!door.strip_prefix);
-        assert_eq!(door.unmatched, Some(Unmatched { code: 410, page: Some("<p>not here</p>".into()) }));
+        assert_eq!(
+            door.unmatched,
+            Some(UnmatchedResponse { code: 410, page: Some("<p>not here</p>".into()) })
+        );
         assert_eq!(door.http.pages, BTreeMap::from([(503, "<p>later</p>".into())]));
         let http = &door.http;
-        assert_eq!((http.request_id, http.trace, http.forwarded), (false, Trace::Make, true));
+        assert_eq!((http.request_id, http.trace, http.forwarded), (false, TracePolicy::Make, true));
         assert_eq!(http.via, Some("edge-1".into()));
         let limits = HttpLimits { body: 10 << 20, head: 32 << 10, target: 4 << 10, fields: 100 };
         assert_eq!(http.limits, limits);
@@ -302,7 +308,7 @@ mod tests {
         let usual = Settings::default().config.front_door;
         assert_eq!(door("frontDoor: {}\n", Path::new("")), usual);
         let off = door("frontDoor: {enabled: false}\n", Path::new(""));
-        assert_eq!(off, FrontDoor { opens: Opens::Never, ..usual });
+        assert_eq!(off, FrontDoor { opens: OpenPolicy::Never, ..usual });
     }
 
     #[test]

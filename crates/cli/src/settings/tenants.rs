@@ -4,14 +4,14 @@
 use std::ops::RangeInclusive;
 
 use seaway_manifests::{
-    decode::{Field, IntOrText},
+    decode::{Field, IntOrString},
     tree::Value,
 };
 use seaway_model::{
     Config, Name,
     config::{
-        Admission, FrontDoor, HostOwners, JoinLoadBalancers, OtherHosts, PoolRules, ReservedPorts, Routes,
-        Secrets, TenantLimits, Tenants,
+        AddressPoolRules, FrontDoor, FrontDoorRoutes, FrontDoorServices, HostOwners, ReservedPorts,
+        SharedLoadBalancerScope, TenantLimits, Tenants, TlsSecrets, UnlistedHosts,
     },
     fact::Gateway,
 };
@@ -27,12 +27,12 @@ pub(crate) struct ExplicitKeys {
     parent: bool,
     other_hosts: bool,
     pub(super) per_namespace: bool,
-    limits: LimitsSaid,
+    limits: ExplicitLimits,
 }
 
 /// Of `tenants.limits`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LimitsSaid {
+struct ExplicitLimits {
     rules: bool,
     expressions: bool,
     listeners: bool,
@@ -61,21 +61,22 @@ pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Explicit
         }
         tenants.sources = Some(networks);
     }
-    let joins = [("namespace", JoinLoadBalancers::Namespace), ("any", JoinLoadBalancers::Any)];
+    let joins = [("namespace", SharedLoadBalancerScope::Namespace), ("any", SharedLoadBalancerScope::Any)];
     if let Some(join) = section.take("joinLoadBalancers").one_of(&joins) {
         tenants.join = join;
     }
     limits(&section.take("limits"), &mut tenants.limits, &mut said.limits);
     let ports = section.take("reservedPorts");
-    tenants.reserved_ports = ReservedPorts::with(ports.items().filter_map(|it| port_range(&it)).collect());
+    tenants.reserved_ports =
+        ReservedPorts::with_additional(ports.items().filter_map(|it| port_range(&it)).collect());
     section.finish();
 }
 
 /// `9345`, or `9000-9010`.
 fn port_range(item: &Field<'_>) -> Option<RangeInclusive<u16>> {
-    let text = match item.integer_or_text()? {
-        IntOrText::Int(number) => number.to_string(),
-        IntOrText::Text(text) => text.to_owned(),
+    let text = match item.int_or_string()? {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::Text(text) => text.to_owned(),
     };
     let (first, last) = text.split_once('-').unwrap_or((&text, &text));
     let port = |text: &str| text.trim().parse().ok().filter(|it: &u16| *it > 0);
@@ -87,7 +88,7 @@ fn port_range(item: &Field<'_>) -> Option<RangeInclusive<u16>> {
 }
 
 /// `tenants.limits`; 0 is no limit.
-fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
+fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut ExplicitLimits) {
     let section = field.object();
     let number = |key: &'static str| {
         let number: u32 = section.take(key).integer_within(0, u32::MAX.into())?;
@@ -128,7 +129,7 @@ pub(super) fn parent(field: &Field<'_>, door: &mut FrontDoor, said: &mut Explici
     said.parent = true;
     match text.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty()) {
         Some((namespace, name)) => {
-            door.routes = Routes::Of(Gateway { namespace: namespace.into(), name: name.into() });
+            door.routes = FrontDoorRoutes::Of(Gateway { namespace: namespace.into(), name: name.into() });
         }
         None => field.invalid(text, "must be NAMESPACE/NAME of a Gateway"),
     }
@@ -151,8 +152,11 @@ pub(super) fn owners(field: &Field<'_>, owners: &mut HostOwners, said: &mut Expl
             }
         }
     }
-    let others =
-        [("shared", OtherHosts::Shared), ("first", OtherHosts::First), ("refuse", OtherHosts::Refused)];
+    let others = [
+        ("shared", UnlistedHosts::Shared),
+        ("first", UnlistedHosts::First),
+        ("refuse", UnlistedHosts::Refused),
+    ];
     if let Some(others) = section.take("others").one_of(&others) {
         (owners.others, said.other_hosts) = (others, true);
     }
@@ -197,22 +201,22 @@ pub(crate) fn close_by_default(config: &mut Config, said: ExplicitKeys) {
         tenants.limits.new_per_worker = usual.new_per_worker;
     }
     if !said.per_namespace {
-        config.pools.per_namespace = PoolRules::CLUSTER.per_namespace;
+        config.pools.per_namespace = AddressPoolRules::CLUSTER.per_namespace;
     }
     if !said.services {
-        door.services = Admission::Annotated;
+        door.services = FrontDoorServices::Annotated;
     }
     if !said.secrets {
-        door.tls.secrets = Secrets::Named;
+        door.tls.secrets = TlsSecrets::Named;
     }
     for entrance in door.entrances.values_mut() {
         entrance.tls.secrets = door.tls.secrets;
     }
     if !said.parent {
-        door.routes = Routes::Never;
+        door.routes = FrontDoorRoutes::Never;
     }
     if !said.other_hosts {
-        door.owners.others = OtherHosts::First;
+        door.owners.others = UnlistedHosts::First;
     }
 }
 
@@ -237,18 +241,21 @@ mod tests {
     fn a_folder_is_open_and_a_cluster_is_closed_where_nothing_is_said() {
         let folder = read("").config;
         assert!(folder.tenants.members.machines && folder.tenants.members.names);
-        assert_eq!((folder.tenants.sources.clone(), folder.front_door.routes.clone()), (None, Routes::All));
-        assert!(!folder.front_door.owners.are_kept());
+        assert_eq!(
+            (folder.tenants.sources.clone(), folder.front_door.routes.clone()),
+            (None, FrontDoorRoutes::All)
+        );
+        assert!(!folder.front_door.owners.are_enforced());
         assert_eq!((folder.tenants.limits, folder.pools.per_namespace), (TenantLimits::default(), None));
         let mut cluster = folder;
         close_by_default(&mut cluster, ExplicitKeys::default());
         assert_eq!((cluster.tenants.limits, cluster.pools.per_namespace), (TenantLimits::CLUSTER, Some(256)));
         assert!(!cluster.tenants.members.machines && !cluster.tenants.members.names);
         assert_eq!(cluster.tenants.sources, Some(Vec::new()));
-        assert_eq!(cluster.tenants.join, JoinLoadBalancers::Namespace);
+        assert_eq!(cluster.tenants.join, SharedLoadBalancerScope::Namespace);
         let door = cluster.front_door;
-        assert_eq!((door.services, door.tls.secrets), (Admission::Annotated, Secrets::Named));
-        assert_eq!((door.routes, door.owners.others), (Routes::Never, OtherHosts::First));
+        assert_eq!((door.services, door.tls.secrets), (FrontDoorServices::Annotated, TlsSecrets::Named));
+        assert_eq!((door.routes, door.owners.others), (FrontDoorRoutes::Never, UnlistedHosts::First));
     }
 
     #[test]
@@ -257,12 +264,12 @@ mod tests {
         let mut cluster = settings.config.clone();
         close_by_default(&mut cluster, settings.said);
         assert!(!cluster.tenants.members.machines, "nothing opens that");
-        assert_eq!(cluster.tenants.join, JoinLoadBalancers::Any);
+        assert_eq!(cluster.tenants.join, SharedLoadBalancerScope::Any);
         cluster.tenants.members.machines = true;
         assert_eq!(cluster, settings.config);
         assert_eq!(
             cluster.front_door.routes,
-            Routes::Of(Gateway { namespace: "infra".into(), name: "public".into() })
+            FrontDoorRoutes::Of(Gateway { namespace: "infra".into(), name: "public".into() })
         );
         let reserved = &cluster.tenants.reserved_ports;
         assert_eq!(
@@ -289,7 +296,7 @@ mod tests {
             })
             .collect();
         assert_eq!(owners, ["shop.example shop", "*.shop.example shop cart"]);
-        assert_eq!(cluster.front_door.owners.others, OtherHosts::Refused);
+        assert_eq!(cluster.front_door.owners.others, UnlistedHosts::Refused);
     }
 
     #[test]

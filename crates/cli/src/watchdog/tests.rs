@@ -9,18 +9,18 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks often; how long anything takes is not asserted.
-fn watchdog() -> (Watchdog, Receiver<Fault>) {
+fn watchdog() -> (Watchdog, Receiver<PartFailure>) {
     watchdog_that_waits(Duration::from_millis(400))
 }
 
 /// What a panic prints may take a while.
-fn watchdog_that_waits(limit: Duration) -> (Watchdog, Receiver<Fault>) {
+fn watchdog_that_waits(limit: Duration) -> (Watchdog, Receiver<PartFailure>) {
     let (tell, told) = channel();
-    let pace = Pace { look: Duration::from_millis(20), limit };
+    let pace = WatchdogTimings { look: Duration::from_millis(20), limit };
     (Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).unwrap(), told)
 }
 
-fn engine(parts: &mut Vec<Part>) -> (Handle, watch::Sender<bool>) {
+fn engine(parts: &mut Vec<WatchedPart>) -> (Handle, watch::Sender<bool>) {
     let world = World::new(Roles::default(), Vec::new(), std::sync::Arc::default());
     let (engine, handle) = Engine::new(world, Drivers::default(), Settings::default());
     let (stop, stopped) = watch::channel(false);
@@ -42,7 +42,7 @@ fn an_engine_that_hangs_is_found() {
         let (release, wait) = channel::<()>();
         let asked = tokio::spawn(async move { handle.ask(move |_| _ = wait.recv()).await });
         let found = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.unwrap();
-        assert_eq!(found, Ok(Fault { part: "the engine".into(), hangs: true }));
+        assert_eq!(found, Ok(PartFailure { part: "the engine".into(), hangs: true }));
         drop(release);
         asked.await.unwrap();
     });
@@ -62,7 +62,7 @@ fn an_engine_that_dies_is_found_and_one_that_is_told_to_end_is_not() {
         let asked = handle.ask(|_| panic!("a test has this engine die")).await;
         assert_eq!(asked, None::<()>);
         let found = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.unwrap();
-        assert_eq!(found, Ok(Fault { part: "the engine".into(), hangs: false }));
+        assert_eq!(found, Ok(PartFailure { part: "the engine".into(), hangs: false }));
     });
 }
 
@@ -74,12 +74,12 @@ fn a_task_that_ends_is_found_and_so_is_a_runtime_that_comes_to_no_task() {
         let (dog, told) = watchdog();
         let _watching = dog.watch(parts);
         let found = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.unwrap();
-        assert_eq!(found, Ok(Fault { part: "the clock".into(), hangs: false }));
+        assert_eq!(found, Ok(PartFailure { part: "the clock".into(), hangs: false }));
     });
     let runtime = crate::run::runtime().unwrap();
     let (tell, told) = channel();
     // Slower than its beat; other tests have threads of the same name, which sleep or run as well.
-    let pace = Pace { look: Duration::from_secs(1), limit: Duration::from_secs(2) };
+    let pace = WatchdogTimings { look: Duration::from_secs(1), limit: Duration::from_secs(2) };
     let dog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).unwrap();
     let _watching = dog.watch([runtime.block_on(async { super::runtime() })]);
     let (releases, blocked): (Vec<_>, Vec<_>) = (0..2).map(|_| channel::<()>()).unzip();

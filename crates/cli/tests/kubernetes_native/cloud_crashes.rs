@@ -9,7 +9,7 @@ use seaway_openstack::{
     resource::Query,
 };
 use seaway_testkit::{
-    faults::{Fault, Hold, On},
+    faults::{Fault, RequestHold, RequestMatcher},
     topology::until_within,
 };
 
@@ -54,7 +54,7 @@ struct Walk {
     project: Project,
     blow: Blow,
     /// Those that nobody came to yet.
-    armed: Vec<(&'static str, Hold)>,
+    armed: Vec<(&'static str, RequestHold)>,
     running: String,
     started: usize,
     struck: Vec<&'static str>,
@@ -104,7 +104,7 @@ impl Walk {
             let nth =
                 seen.entry(write).and_modify(|it| *it += if self.blow == Blow::KilledBefore { 2 } else { 1 });
             let nth = *nth.or_insert(1_usize);
-            let (on, hold): (On, Hold) = (Fault::on(write).nth(nth), Hold::new());
+            let (on, hold): (RequestMatcher, RequestHold) = (Fault::on(write).nth(nth), RequestHold::new());
             self.project.fake.fail(match self.blow {
                 Blow::KilledBefore => on.hold(&hold),
                 Blow::KilledAfter => on.hold_reply(&hold),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use seaway_testkit::{
-    faults::{Fault, Hold},
+    faults::{Fault, RequestHold},
     kubernetes::Gate,
 };
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ struct Crashes {
     /// The controller that runs.
     running: String,
     started: usize,
-    pending: Option<Hold>,
+    pending: Option<RequestHold>,
     /// Whether pools are waited for, which are told of their use a second later.
     counts: bool,
 }
@@ -88,7 +88,7 @@ impl Crashes {
 
     /// `of`: what befalls the request of that pattern, the nth of them.
     fn strikes(&mut self, of: Blow, pattern: &str, nth: usize) {
-        let (on, hold) = (Fault::on(pattern).nth(nth), Hold::new());
+        let (on, hold) = (Fault::on(pattern).nth(nth), RequestHold::new());
         self.pending = (of != Blow::ReplyLost).then(|| hold.clone());
         self.gate.fail(match of {
             Blow::KilledBefore => on.hold(&hold),

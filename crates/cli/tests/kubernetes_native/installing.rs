@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_testkit::{kubernetes::Cluster, topology::Rights};
+use seaway_testkit::{kubernetes::Cluster, topology::CapabilitySets};
 
 use crate::{
     kustomize::deploy,
@@ -66,7 +66,9 @@ fn one_command_and_one_object_make_a_service_answer_from_pods_of_the_image() {
             node.namespace().processes().into_iter().find(|(_, line)| line.contains("node --config"));
         let (process, line) = serving.expect("a host serves on each Node");
         assert!(line.starts_with("/seaway "), "{line}");
-        assert!(Rights::of(process).iter().all(|it| it.permitted == Rights::NETWORK && it.no_new));
+        assert!(
+            CapabilitySets::of(process).iter().all(|it| it.permitted == CapabilitySets::NETWORK && it.no_new)
+        );
     }
     let mut controllers = 0;
     for (process, line) in processes_of(&image) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use seaway_testkit::{
-    faults::{Fault, Hold},
+    faults::{Fault, RequestHold},
     kubernetes::Gate,
     topology::{until, until_within},
 };
@@ -196,7 +196,8 @@ fn what_a_deposed_leader_has_sent_and_comes_late_changes_nothing() {
     // What the leader begins to write, what is done meanwhile, and what has to come of it.
     let late = |pattern: &str, begin: &dyn Fn(), meanwhile: &dyn Fn(), becomes: &[(&str, &str)]| {
         // Who leads now need not when it is written: whose it is then is struck, and the other goes on.
-        let holds = [("first", "second"), ("second", "first")].map(|(of, other)| (of, other, Hold::new()));
+        let holds =
+            [("first", "second"), ("second", "first")].map(|(of, other)| (of, other, RequestHold::new()));
         for (of, _, hold) in &holds {
             rivals.gates[of].fail(Fault::on(pattern).hold(hold));
         }

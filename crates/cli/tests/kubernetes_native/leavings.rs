@@ -19,7 +19,7 @@ use seaway_openstack::{
     resource::{Edit, Id, Query},
 };
 use seaway_testkit::{
-    cloud::{Fault, Hold},
+    cloud::{Fault, RequestHold},
     topology::until,
 };
 
@@ -297,7 +297,7 @@ fn gc_removes_what_services_left_and_a_purge_all_of_the_cluster_and_nothing_else
     assert_eq!(project.writes(), 0);
 
     // It is killed in the middle, and may be run again.
-    let hold = Hold::new();
+    let hold = RequestHold::new();
     project.fake.fail(Fault::on("DELETE */floatingips/*").hold(&hold));
     let mut purge = seaway.start("purge --yes");
     assert!(hold.reached_within(1, A_WHILE), "it comes to that");

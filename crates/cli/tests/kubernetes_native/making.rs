@@ -1,7 +1,7 @@
 //! The minute that a load balancer takes, and what is told where there will never be one.
 
 use seaway_testkit::{
-    cloud::Pace,
+    cloud::ChangeDuration,
     topology::{until, until_within},
 };
 
@@ -19,7 +19,7 @@ const ASKS: &str = "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}
 fn while_its_load_balancer_is_made_a_service_says_how_far_it_is_and_without_a_cloud_why_there_is_none() {
     let Some((mut scene, project)) = in_a_cloud() else { return };
     scene.configuration = BY_CLASS;
-    project.fake.pace(Pace::Never);
+    project.fake.pace(ChangeDuration::Never);
     scene.lead("controller");
     scene.cluster.apply(&service("shop", ASKS));
     let plugin = Plugin::new();
@@ -39,7 +39,7 @@ fn while_its_load_balancer_is_made_a_service_says_how_far_it_is_and_without_a_cl
     assert!(scene.field("service/shop", "{.status.loadBalancer.ingress}").is_empty());
     assert!(plugin.run(&admin, "explain service shop").0.contains("PENDING_CREATE"));
 
-    project.fake.pace(Pace::Looks(1));
+    project.fake.pace(ChangeDuration::Looks(1));
     project.fake.settle(&project.fake.project_id("demo").expect("it is there"));
     scene.until_served(&["shop"]);
     let at = scene.address("shop");

@@ -1,7 +1,7 @@
 //! Whatever befalls what a host writes: it goes on serving, reports again, and nothing is withdrawn.
 
 use seaway_testkit::{
-    faults::{Fault, Hold, On},
+    faults::{Fault, RequestHold, RequestMatcher},
     kubernetes::Gate,
     topology::{until, until_within},
     traffic::{Clients, Kind, Target},
@@ -32,7 +32,7 @@ enum Blow {
 }
 
 impl Blow {
-    fn on(self, on: On, hold: &Hold) -> Fault {
+    fn on(self, on: RequestMatcher, hold: &RequestHold) -> Fault {
         match self {
             Blow::Lost => on.lose_request(),
             Blow::ReplyLost => on.lose_reply(),
@@ -77,11 +77,11 @@ fn strike(blows: &[Blow]) {
 
     for (round, &blow) in blows.iter().enumerate() {
         let holds = WRITES.map(|write| {
-            let hold = Hold::new();
+            let hold = RequestHold::new();
             gate.fail(blow.on(Fault::on(write), &hold));
             hold
         });
-        let lease = Hold::new();
+        let lease = RequestHold::new();
         gate.fail(blow.on(Fault::on(NEW_LEASE), &lease));
         gate.forget_requests();
         // Somebody deletes both, so that they are made again; and a Service comes, of which the host has to report.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use seaway_testkit::{
     kubernetes::Node,
-    topology::{Rights, until, until_within},
+    topology::{CapabilitySets, until, until_within},
 };
 
 use crate::{
@@ -74,14 +74,14 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     for node in &scene.nodes {
         let process =
             serving(node).unwrap_or_else(|| panic!("{}\n{:?}", all(), node.namespace().processes()));
-        let rights = Rights::of(process);
+        let rights = CapabilitySets::of(process);
         assert!(rights.len() > 3, "{rights:?}");
         for rights in rights {
-            let expected = Rights {
+            let expected = CapabilitySets {
                 inheritable: 0,
-                permitted: Rights::NETWORK,
-                effective: Rights::NETWORK,
-                bounding: Rights::NETWORK,
+                permitted: CapabilitySets::NETWORK,
+                effective: CapabilitySets::NETWORK,
+                bounding: CapabilitySets::NETWORK,
                 ambient: 0,
                 no_new: true,
             };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_testkit::traffic::{Clients, Heard, Kind, Target};
+use seaway_testkit::traffic::{Clients, Kind, LoadResults, Target};
 
 use crate::scene::{PRE_STOP, Scene, deployment, service};
 
@@ -23,7 +23,7 @@ pub(crate) fn datagrams(name: &str) -> String {
 }
 
 /// Ten pods that answer HTTP, and four that answer datagrams, are all replaced.
-fn restart(scene: &Scene, pre_stop: bool) -> Heard {
+fn restart(scene: &Scene, pre_stop: bool) -> LoadResults {
     let of = |manifests: String| if pre_stop { manifests } else { manifests.replace(PRE_STOP, "") };
     scene.cluster.apply(&of(deployment("shop", 10)));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));

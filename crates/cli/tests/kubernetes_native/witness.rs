@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube::Client;
-use seaway_cluster::{Access, Cluster, CredentialSource, HostLeases};
+use seaway_cluster::{Cluster, ClusterAccess, CredentialSource, ExpiredHostPolicy};
 use seaway_model::{Address, Change, Fact, fact::FactRef};
 use seaway_testkit::kubernetes::client;
 use serde_json::{Value, json};
@@ -161,7 +161,9 @@ impl Drop for Witness {
 
 async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
-    let cluster = Cluster::connect(Access { credentials, ..Access::default() }).await.expect("a kubeconfig");
+    let cluster = Cluster::connect(ClusterAccess { credentials, ..ClusterAccess::default() })
+        .await
+        .expect("a kubeconfig");
     let client = client(kubeconfig).await;
     if let Some(host) = host {
         let object = json!({
@@ -171,7 +173,7 @@ async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
     }
     // Whoever reads a watch slowly is sent away by the API server, lists again, and has not seen what was between.
     let (tell, mut changes) = mpsc::channel(10_000);
-    let _watch = cluster.watch(tell, HostLeases::Ignored);
+    let _watch = cluster.watch(tell, ExpiredHostPolicy::Ignored);
     while let Some(change) = changes.recv().await {
         let version = {
             let mut saw = saw.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use seaway_testkit::{
-    faults::{Fault, Hold},
+    faults::{Fault, RequestHold},
     gate::CloudGate,
     kubernetes::Cluster,
     topology::until_within,
@@ -119,9 +119,9 @@ fn walk(strike: Strike) {
 /// `begin` leads to each of these requests. The first of a kind never gets there, the second is done: before anybody hears
 /// of it the controller is dead, and another one has to take over.
 fn dies_at(stage: &mut Stage, gate: &CloudGate, requests: &[&str], begin: &dyn Fn()) {
-    let mut deaths: Vec<(String, Hold)> = Vec::new();
+    let mut deaths: Vec<(String, RequestHold)> = Vec::new();
     for request in requests {
-        let (before, after) = (Hold::new(), Hold::new());
+        let (before, after) = (RequestHold::new(), RequestHold::new());
         gate.fail(Fault::on(request).hold(&before));
         gate.fail(Fault::on(request).nth(2).hold_reply(&after));
         deaths.extend([(format!("before {request}"), before), (format!("after {request}"), after)]);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_openstack::{
     neutron::{AddressPair, Port, PortChange, Route, Router, RouterChange},
-    resource::{Query, Rest},
+    resource::{Query, UnknownFields},
 };
 
 use crate::stage::{AUTH_URL, Stage, until};
@@ -97,7 +97,7 @@ fn lead_to_pods(stage: &Stage) {
             let pairs = vec![AddressPair::of(&network)];
             let change = PortChange { allowed_address_pairs: pairs.into(), ..PortChange::default() };
             cloud.all::<Port>().change(&port, &change).await.expect("the port is changed");
-            routes.push(Route { destination: network, nexthop, rest: Rest::new() });
+            routes.push(Route { destination: network, nexthop, rest: UnknownFields::new() });
         }
         let change = RouterChange { routes: routes.into(), ..RouterChange::default() };
         cloud.all::<Router>().change(&router, &change).await.expect("routes");

@@ -8,7 +8,7 @@ use std::{
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use seaway_testkit::{
     topology::{Backend, Datagrams, until},
-    traffic::{Clients, Heard, Kind, Load, Member, Target, trusting},
+    traffic::{Clients, Kind, Load, LoadResults, Member, Target, trusting},
 };
 
 const CHANGES: usize = 1_000;
@@ -139,7 +139,12 @@ impl<'a> Changes<'a> {
     }
 
     /// Makes all of them, under a load that is so many times less than 300 requests a second; tells how many were seen, how long the slowest took to be seen, and what became of the load.
-    pub(crate) fn make(&self, clients: &Clients, doors: &Doors, slower: u32) -> (usize, Duration, Heard) {
+    pub(crate) fn make(
+        &self,
+        clients: &Clients,
+        doors: &Doors,
+        slower: u32,
+    ) -> (usize, Duration, LoadResults) {
         let new = |kind: Kind, at: SocketAddr| Target::new("what changed", kind, at).host(SHOP);
         let plain = |kind: Kind, at: SocketAddr, name: &str| clients.is_answered_by(&new(kind, at), name);
         let is_shown = |pair: &Pair| {
@@ -232,7 +237,7 @@ fn echo(with_more: bool) -> String {
 }
 
 /// Each was seen, and nobody noticed.
-pub(crate) fn nobody_noticed((seen, slowest, heard): (usize, Duration, Heard)) {
+pub(crate) fn nobody_noticed((seen, slowest, heard): (usize, Duration, LoadResults)) {
     eprintln!("{seen} changes were seen, the slowest after {slowest:?}:\n{heard}");
     assert_eq!(seen, CHANGES);
     heard.was_always_answered();

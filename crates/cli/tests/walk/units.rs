@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use seaway_testkit::topology::Rights;
+use seaway_testkit::topology::CapabilitySets;
 
 use crate::harness::Setup;
 
@@ -72,7 +72,7 @@ fn starts(allowed: &BTreeSet<String>, capabilities: &str) {
         false => Setup::new().by(&["env", &preload]),
     }
     .start();
-    for rights in Rights::of(seaway.child.id()) {
-        assert_eq!(rights.permitted & !Rights::NETWORK, 0, "{rights:?}");
+    for rights in CapabilitySets::of(seaway.child.id()) {
+        assert_eq!(rights.permitted & !CapabilitySets::NETWORK, 0, "{rights:?}");
     }
 }

@@ -43,11 +43,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut call = self.counts.begin(verb(&request));
+        let mut call = self.counts.begin_call(verb(&request));
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            answer.iter().for_each(|it| call.answered(it.status()));
+            answer.iter().for_each(|it| call.record_response(it.status()));
             answer
         })
     }

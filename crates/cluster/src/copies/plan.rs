@@ -17,10 +17,10 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Copies by their names.
 pub(super) type CopiesByName = BTreeMap<String, Secret>;
 /// What is named, with what it holds. Nothing: that is not known, or not any more; a copy of it stays as it is.
-pub(super) type Wanted = BTreeMap<ObjectRef, Option<Arc<Certificate>>>;
+pub(super) type DesiredCopies = BTreeMap<ObjectRef, Option<Arc<Certificate>>>;
 
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct CopyPlan {
     pub(super) create: Vec<Secret>,
     /// With the version that each replaces.
     pub(super) replace: Vec<Secret>,
@@ -36,7 +36,7 @@ pub(super) struct Plan {
 
 /// How many bytes of certificates each namespace may have copied.
 #[derive(Clone, Copy)]
-pub(super) struct Limit<'a> {
+pub(super) struct CopyLimit<'a> {
     pub(super) most: Option<u64>,
     /// What the configuration itself names: it is always copied, and counts for nobody.
     pub(super) configured: &'a BTreeSet<ObjectRef>,
@@ -55,9 +55,14 @@ pub(super) struct OverLimit {
 /// `owner`: the UID by which copies of ours are known.
 ///
 /// What is copied stays, whatever the limit is, and comes before what is new; so does what replaces it and is no larger.
-pub(super) fn plan(owner: &str, wanted: &Wanted, there: &CopiesByName, limit: Limit<'_>) -> Plan {
-    let mut plan = Plan::default();
-    let mut room = Room::of(owner, wanted, there, limit);
+pub(super) fn plan(
+    owner: &str,
+    wanted: &DesiredCopies,
+    there: &CopiesByName,
+    limit: CopyLimit<'_>,
+) -> CopyPlan {
+    let mut plan = CopyPlan::default();
+    let mut room = CopyQuota::of(owner, wanted, there, limit);
     let mut new_ones = Vec::new();
     for (object, certificate) in wanted {
         let Some(name) = name_of_copy(object) else {
@@ -89,20 +94,25 @@ pub(super) fn plan(owner: &str, wanted: &Wanted, there: &CopiesByName, limit: Li
 }
 
 /// What each namespace has copied.
-struct Room<'a> {
+struct CopyQuota<'a> {
     used: BTreeMap<&'a Name, u64>,
-    limit: Limit<'a>,
+    limit: CopyLimit<'a>,
 }
 
-impl<'a> Room<'a> {
-    fn of(owner: &str, wanted: &'a Wanted, there: &CopiesByName, limit: Limit<'a>) -> Room<'a> {
+impl<'a> CopyQuota<'a> {
+    fn of(
+        owner: &str,
+        wanted: &'a DesiredCopies,
+        there: &CopiesByName,
+        limit: CopyLimit<'a>,
+    ) -> CopyQuota<'a> {
         let mut used: BTreeMap<&Name, u64> = BTreeMap::new();
         for object in wanted.keys().filter(|it| !limit.configured.contains(it)) {
             let copy = name_of_copy(object).and_then(|name| there.get(&name)).filter(|it| is_ours(owner, it));
             let sum = used.entry(&object.namespace).or_default();
             *sum = sum.saturating_add(copy.and_then(|it| it.data.as_ref()).map_or(0, bytes));
         }
-        Room { used, limit }
+        CopyQuota { used, limit }
     }
 
     /// Or how many bytes there would be.
@@ -172,8 +182,8 @@ mod tests {
 
     use super::*;
 
-    fn plan(owner: &str, wanted: &Wanted, there: &CopiesByName) -> Plan {
-        super::plan(owner, wanted, there, Limit { most: None, configured: &BTreeSet::new() })
+    fn plan(owner: &str, wanted: &DesiredCopies, there: &CopiesByName) -> CopyPlan {
+        super::plan(owner, wanted, there, CopyLimit { most: None, configured: &BTreeSet::new() })
     }
 
     const US: &str = "uid-of-seaway-system";
@@ -194,7 +204,7 @@ mod tests {
         }))
     }
 
-    fn wanted(all: &[(&str, Option<Arc<Certificate>>)]) -> Wanted {
+    fn wanted(all: &[(&str, Option<Arc<Certificate>>)]) -> DesiredCopies {
         all.iter().map(|(name, it)| (object(name), it.clone())).collect()
     }
 
@@ -210,7 +220,7 @@ mod tests {
         secret.data.iter().flatten().map(|(key, _)| key.as_str()).collect()
     }
 
-    fn is_nothing(plan: &Plan) -> bool {
+    fn is_nothing(plan: &CopyPlan) -> bool {
         plan.create.is_empty()
             && plan.replace.is_empty()
             && plan.unnamed.is_empty()
@@ -263,7 +273,7 @@ mod tests {
         let vanished = wanted(&[("tls", None)]);
         assert!(is_nothing(&plan(US, &vanished, &there(copies.clone()))));
         assert!(is_nothing(&plan(US, &vanished, &CopiesByName::new())), "and none is made of nothing");
-        assert_eq!(plan(US, &Wanted::new(), &there(copies)).unnamed, ["shop.tls"]);
+        assert_eq!(plan(US, &DesiredCopies::new(), &there(copies)).unnamed, ["shop.tls"]);
     }
 
     #[test]
@@ -295,7 +305,7 @@ mod tests {
             let plan_of = plan(US, &named, &there);
             assert_eq!(plan_of.foreign, [object("tls")]);
             assert!(plan_of.create.is_empty() && plan_of.replace.is_empty() && plan_of.unnamed.is_empty());
-            assert!(is_nothing(&plan(US, &Wanted::new(), &there)), "it is not deleted either");
+            assert!(is_nothing(&plan(US, &DesiredCopies::new(), &there)), "it is not deleted either");
         }
     }
 
@@ -316,15 +326,16 @@ mod tests {
     fn a_namespace_has_no_more_copied_than_it_may_and_what_is_copied_stays() {
         let of = |namespace: &str, name: &str| ObjectRef::new(Kind::Secret, namespace, name);
         let none = BTreeSet::new();
-        let with = |wanted: &Wanted, there: &CopiesByName, most: u64, configured: &BTreeSet<ObjectRef>| {
-            super::plan(US, wanted, there, Limit { most: Some(most), configured })
-        };
-        let created = |plan: &Plan| plan.create.iter().map(name).collect::<Vec<_>>();
-        let beyond = |plan: &Plan| {
+        let with =
+            |wanted: &DesiredCopies, there: &CopiesByName, most: u64, configured: &BTreeSet<ObjectRef>| {
+                super::plan(US, wanted, there, CopyLimit { most: Some(most), configured })
+            };
+        let created = |plan: &CopyPlan| plan.create.iter().map(name).collect::<Vec<_>>();
+        let beyond = |plan: &CopyPlan| {
             let all = plan.beyond.iter();
             all.map(|it| (it.object.to_string(), it.bytes, it.is_there)).collect::<Vec<_>>()
         };
-        let mut named: Wanted = [("shop", "b"), ("shop", "c"), ("shop", "d"), ("tea", "a")]
+        let mut named: DesiredCopies = [("shop", "b"), ("shop", "c"), ("shop", "d"), ("tea", "a")]
             .map(|(at, it)| (of(at, it), ten(it)))
             .into();
         let first = with(&named, &CopiesByName::new(), 20, &none);

@@ -19,7 +19,7 @@ pub(super) fn write(report: &BgpReport) -> Value {
     let peers: Vec<Value> = report.peers.iter().take(MOST_PEERS).map(peer).collect();
     // Most prefixes go to the same peers.
     let mut groups: BTreeMap<&BTreeSet<Name>, Vec<String>> = BTreeMap::new();
-    for (prefix, peers) in report.routes.iter().take(BgpReport::MOST_ROUTES) {
+    for (prefix, peers) in report.routes.iter().take(BgpReport::MAX_ROUTES) {
         groups.entry(peers).or_default().push(prefix.to_string());
     }
     let group = |(peers, prefixes): (&&BTreeSet<Name>, &Vec<String>)| {
@@ -76,7 +76,7 @@ pub(super) fn read(bgp: &Field<'_>) -> BgpReport {
         let peers: BTreeSet<Name> =
             peers.items().filter_map(|it| Some(it.name()?.into())).take(MOST_PEERS).collect();
         for prefix in prefixes.items().filter_map(|it| it.name()?.parse().ok()) {
-            if report.routes.len() < BgpReport::MOST_ROUTES {
+            if report.routes.len() < BgpReport::MAX_ROUTES {
                 report.routes.insert(prefix, peers.clone());
             }
         }

@@ -1,7 +1,7 @@
 use seaway_model::{
     Name, Time,
     bgp::{BgpReport, PeerProgress, PeerReport},
-    fact::NotServed,
+    fact::UnservedAddress,
     layer2::{Layer2Progress, Layer2State},
     reason::{ALL, Reason},
 };
@@ -22,12 +22,12 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-fn says() -> HostSays {
-    HostSays {
+fn says() -> HostStatus {
+    HostStatus {
         applied: 4711,
         addresses: vec![ip("10.0.0.1"), ip("fd00::1")],
         held: vec![ip("192.0.2.1")],
-        not_served: vec![NotServed {
+        not_served: vec![UnservedAddress {
             address: ip("192.0.2.2"),
             reason: Reason::PortInUse,
             message: "x".into(),
@@ -69,18 +69,19 @@ fn v6(at: usize) -> IpAddr {
 }
 
 /// The longest that a host of so many exceptions says; the plan names no more.
-fn says_much(addresses: usize, message: &str) -> HostSays {
-    let listed = addresses.min(HostSays::MOST_LISTED);
+fn says_much(addresses: usize, message: &str) -> HostStatus {
+    let listed = addresses.min(HostStatus::MAX_LISTED);
     let reason = Reason::PortInUse;
-    let not_served = (0..listed).map(|at| NotServed { address: v6(at), reason, message: message.into() });
-    HostSays {
+    let not_served =
+        (0..listed).map(|at| UnservedAddress { address: v6(at), reason, message: message.into() });
+    HostStatus {
         held: (0..listed).map(|at| v6(at + listed)).collect(),
         not_served: not_served.collect(),
         unlisted: 2 * (addresses - listed),
-        layer2: (0..addresses.min(HostSays::MOST_LAYER2))
+        layer2: (0..addresses.min(HostStatus::MAX_LAYER2))
             .map(|at| (v6(at), layer2_state("enp129s0f0np0.40", &"x".repeat(200))))
             .collect(),
-        bgp: bgp_report(32, addresses.min(BgpReport::MOST_ROUTES), &"x".repeat(200)),
+        bgp: bgp_report(32, addresses.min(BgpReport::MAX_ROUTES), &"x".repeat(200)),
         ..says()
     }
 }
@@ -97,7 +98,7 @@ fn a_report_of_any_number_of_exceptions_is_below_what_etcd_takes() {
             assert!(length < ETCD, "{addresses} with {} bytes: {length}", message.len());
             let object = json!({ "metadata": { "name": "a" }, "status": written });
             let node: Node = serde_json::from_value(object).expect("is a tree");
-            let faults = Faults::default();
+            let faults = ValidationErrors::default();
             let root = Field::root(&node, &faults);
             let report = read(&root).expect("is a host");
             let seen = read_inspection(&root, &report).expect("is seen");
@@ -145,8 +146,8 @@ fn of_what_a_host_reports_others_believe_what_people_wrote_down() {
     ] {
         let object = json!({ "metadata": { "name": "a" }, "spec": spec, "status": status(&running(), &says(), false) });
         let node: Node = serde_json::from_value(object).expect("is a tree");
-        let report = read(&Field::root(&node, &Faults::default())).expect("is a host");
-        assert_eq!(report.own(), own);
+        let report = read(&Field::root(&node, &ValidationErrors::default())).expect("is a host");
+        assert_eq!(report.own_addresses(), own);
         assert_eq!((report.addresses.len(), report.declared.is_some()), (2, spec != json!({})));
     }
 }
@@ -156,7 +157,7 @@ fn what_a_host_says_reads_back() {
     let says = says();
     let object = json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&running(), &says, false) });
     let node: Node = serde_json::from_value(object).expect("is a tree");
-    let faults = Faults::default();
+    let faults = ValidationErrors::default();
     let report = read(&Field::root(&node, &faults)).expect("is a host");
     assert!(faults.is_empty());
     assert_eq!(

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
-use super::{BEAT, Candidate, LeaderElection, LeaseTimings, Meaning, within};
-use crate::{connect::Cluster, watch::pulses};
+use super::{BEAT, Candidate, LeaderElection, LeasePurpose, LeaseTimings, within};
+use crate::{connect::Cluster, watch::host_leases};
 
 impl LeaderElection {
     /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
@@ -20,8 +20,8 @@ impl LeaderElection {
         terms: LeaseTimings,
         owns: watch::Receiver<bool>,
     ) -> LeaderElection {
-        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
-        LeaderElection::begin(cluster, (&name, host), terms, Meaning::Lives, owns)
+        let name = format!("{}{host}", host_leases::HOST_LEASE_PREFIX);
+        LeaderElection::begin(cluster, (&name, host), terms, LeasePurpose::Lives, owns)
     }
 
     /// From now on the next process of this host may write it: that one is no rival, and this one does not write it over. Until then it
@@ -49,7 +49,7 @@ mod tests {
     use std::{net::TcpListener, time::Duration};
 
     use super::*;
-    use crate::{Access, CredentialSource};
+    use crate::{ClusterAccess, CredentialSource};
 
     #[tokio::test]
     async fn a_process_that_does_not_serve_writes_no_lease_until_it_does() {
@@ -64,7 +64,7 @@ mod tests {
         );
         std::fs::write(&path, config).expect("is written");
         let credentials = CredentialSource::Kubeconfig { path, context: None };
-        let access = Access { credentials, ..Access::default() };
+        let access = ClusterAccess { credentials, ..ClusterAccess::default() };
         let cluster = Cluster::connect(access).await.expect("nobody is asked yet");
         let (_own, owns) = watch::channel(false);
         let lease = LeaderElection::start_host_lease_once(&cluster, "a", LeaseTimings::HOST, owns);

@@ -2,14 +2,14 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn who_leads_without_others_leads_on_and_who_is_not_renewed_stops() {
-    let mut always = Leading::always();
-    assert!(always.is_now());
+    let mut always = Leadership::always();
+    assert!(always.is_held());
     tokio::time::timeout(Duration::from_secs(3600), always.changed_from(true)).await.expect_err("it goes on");
     let (tell, watched) = watch::channel(Some(Instant::now() + Duration::from_secs(2)));
-    let mut leading = Leading { until: watched, handed_over: Arc::default() };
+    let mut leading = Leadership { until: watched, handed_over: Arc::default() };
     drop(tell);
     leading.changed_from(true).await;
-    assert!(!leading.is_now());
+    assert!(!leading.is_held());
 }
 
 /// How often it is polled, how long it takes, and whether it is done.
@@ -36,5 +36,7 @@ async fn a_try_without_an_answer_beats_each_second_until_its_time_is_over() {
 /// The watchdog looks each second.
 #[test]
 fn a_lease_that_hangs_is_found_within_ten_seconds() {
-    assert!(BEAT + HANG_LIMIT + seaway_watchdog::Pace::default().look * 2 <= Duration::from_secs(10));
+    assert!(
+        BEAT + HANG_LIMIT + seaway_watchdog::WatchdogTimings::default().look * 2 <= Duration::from_secs(10)
+    );
 }

@@ -30,7 +30,7 @@ pub struct FirstClaims {
 
 /// Since when what is recorded is not claimed.
 #[derive(Default)]
-pub(super) struct Unclaimed(BTreeMap<(Name, ClaimKey), Instant>);
+pub(super) struct UnclaimedRecords(BTreeMap<(Name, ClaimKey), Instant>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ClaimKey {
@@ -56,13 +56,13 @@ impl ClaimKey {
 
 /// What one namespace is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct DesiredNameOwner {
     pub(super) owner: NameOwner,
     /// So many more names than fit.
     pub(super) beyond: usize,
 }
 
-impl Unclaimed {
+impl UnclaimedRecords {
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
@@ -78,7 +78,7 @@ impl Unclaimed {
         says: &FirstClaims,
         keep: Duration,
         now: Instant,
-    ) -> BTreeMap<Name, Wanted> {
+    ) -> BTreeMap<Name, DesiredNameOwner> {
         let namespaces: BTreeSet<&Name> = says.claimed.keys().chain(says.recorded.keys()).collect();
         let mut seen = BTreeSet::new();
         let mut all = BTreeMap::new();
@@ -116,7 +116,7 @@ fn within_bounds(
     claimed: &BTreeSet<ClaimKey>,
     recorded: &BTreeSet<ClaimKey>,
     kept: BTreeSet<ClaimKey>,
-) -> Wanted {
+) -> DesiredNameOwner {
     let mut owner = NameOwner { namespace: namespace.clone(), ..NameOwner::default() };
     let (mut names, mut bytes, mut beyond) = (0_usize, 0_usize, 0_usize);
     let old = claimed.intersection(recorded).cloned();
@@ -133,7 +133,7 @@ fn within_bounds(
             ClaimKey::Path(path) => owner.paths.insert(path),
         };
     }
-    Wanted { owner, beyond }
+    DesiredNameOwner { owner, beyond }
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_name_stays_recorded_until_it_has_not_been_claimed_for_a_while() {
-        let (mut unclaimed, begin) = (Unclaimed::default(), Instant::now());
+        let (mut unclaimed, begin) = (UnclaimedRecords::default(), Instant::now());
         let both = owner("shop", &["a.example", "b.example"], &["/shop"]);
         let one = owner("shop", &["a.example"], &[]);
         let at = |seconds| later_than(begin, Duration::from_secs(seconds));
@@ -183,10 +183,14 @@ mod tests {
         let (old, all) = (many(29_000, 29_010), many(0, 29_010));
         let shop = owner("shop", &["shop.example"], &[]);
         let wanted =
-            Unclaimed::default().desired_records(&says(&[&all, &shop], &[&old]), KEEP, Instant::now());
+            UnclaimedRecords::default().desired_records(&says(&[&all, &shop], &[&old]), KEEP, Instant::now());
         assert_eq!((wanted["evil"].owner.hosts.len(), wanted["evil"].beyond), (NAMES, 9_010));
         assert!(old.hosts.is_subset(&wanted["evil"].owner.hosts));
-        assert_eq!(wanted["shop"], Wanted { owner: shop, beyond: 0 }, "others have room of their own");
+        assert_eq!(
+            wanted["shop"],
+            DesiredNameOwner { owner: shop, beyond: 0 },
+            "others have room of their own"
+        );
 
         let long = |it: usize| Name::from(format!("/{it}{}", "x".repeat(1_000)));
         let paths = NameOwner {
@@ -194,11 +198,12 @@ mod tests {
             paths: (0..1_000).map(long).collect(),
             ..NameOwner::default()
         };
-        let wanted = Unclaimed::default().desired_records(&says(&[&paths], &[]), KEEP, Instant::now());
+        let wanted = UnclaimedRecords::default().desired_records(&says(&[&paths], &[]), KEEP, Instant::now());
         let size = super::super::write(&wanted["evil"].owner, None).to_string().len();
         assert!(size < 600 * 1_024 && wanted["evil"].beyond > 400, "{size} {}", wanted["evil"].beyond);
         let longer = owner("evil", &[], &[&format!("/{}", "x".repeat(1_024))]);
-        let wanted = Unclaimed::default().desired_records(&says(&[&longer], &[]), KEEP, Instant::now());
+        let wanted =
+            UnclaimedRecords::default().desired_records(&says(&[&longer], &[]), KEEP, Instant::now());
         assert_eq!((wanted["evil"].owner.is_empty(), wanted["evil"].beyond), (true, 1));
     }
 }

@@ -3,7 +3,7 @@
 use seaway_engine::{Asked, HeartbeatRecord};
 
 use super::{RecordStore, TRIES};
-use crate::answer::ApiError;
+use crate::api_error::ApiError;
 
 const HEARTBEATS: &str = "heartbeats";
 
@@ -21,7 +21,7 @@ impl HeartbeatRecord for RecordStore {
         Box::pin(async move {
             let text = serde_json::json!(heartbeats).to_string();
             for _ in 0..TRIES {
-                if !self.leading.is_now() {
+                if !self.leading.is_held() {
                     return Err("another leads".to_owned());
                 }
                 let kept = self.kept().await.map_err(|answer| answer.why())?;

@@ -18,9 +18,9 @@ use seaway_engine::{Asked, Counted, DeletionLimit, deletion_limit};
 use seaway_model::ObjectRef;
 
 use super::{RECORDS, RecordStore, TRIES};
-use crate::answer::ApiError;
+use crate::api_error::ApiError;
 
-pub(super) const UNASKED: &str = "unasked";
+pub(super) const UNREQUESTED_DELETIONS: &str = "unasked";
 pub(super) const NODES: &str = "nodes";
 /// What an operator says yes to, and until when.
 const APPROVED: &str = "seaway.dev/approved-deletions";
@@ -32,7 +32,7 @@ impl DeletionLimit for RecordStore {
     fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
         Box::pin(async move {
             for _ in 0..TRIES {
-                if !self.leading.is_now() {
+                if !self.leading.is_held() {
                     return Err("another leads".to_owned());
                 }
                 let kept = self.kept().await.map_err(|answer| answer.why())?;
@@ -101,17 +101,18 @@ mod tests {
                 annotations: Some([(APPROVED.to_owned(), approved.to_owned())].into()),
                 ..ObjectMeta::default()
             },
-            data: Some([(UNASKED.to_owned(), unasked.to_owned())].into()),
+            data: Some([(UNREQUESTED_DELETIONS.to_owned(), unasked.to_owned())].into()),
             ..ConfigMap::default()
         }
     }
 
     #[test]
     fn deletions_of_the_last_hour_count_and_what_cannot_be_read_lets_none_through() {
-        let all = unasked(&map(r#"{"a": 100, "b": 3700}"#, ""), UNASKED, 3_701).expect("is read");
+        let all =
+            unasked(&map(r#"{"a": 100, "b": 3700}"#, ""), UNREQUESTED_DELETIONS, 3_701).expect("is read");
         assert_eq!(all.keys().collect::<Vec<_>>(), ["b"]);
-        assert_eq!(unasked(&ConfigMap::default(), UNASKED, 7), Ok(BTreeMap::new()));
-        assert!(unasked(&map("{", ""), UNASKED, 7).is_err());
+        assert_eq!(unasked(&ConfigMap::default(), UNREQUESTED_DELETIONS, 7), Ok(BTreeMap::new()));
+        assert!(unasked(&map("{", ""), UNREQUESTED_DELETIONS, 7).is_err());
         assert_eq!(
             unasked(&map(r#"{"a": 7}"#, ""), NODES, 7),
             Ok(BTreeMap::new()),

@@ -49,13 +49,13 @@ pub(super) enum TokenHistory {
 }
 
 pub(super) struct Cache {
-    known: HashMap<Digest, Known>,
-    all: Bucket,
-    sources: Vec<Bucket>,
+    known: HashMap<Digest, CachedReview>,
+    all: TokenBucket,
+    sources: Vec<TokenBucket>,
     hasher: RandomState,
 }
 
-struct Known {
+struct CachedReview {
     review: ReviewOutcome,
     until: Instant,
     good_until: Option<Instant>,
@@ -63,14 +63,14 @@ struct Known {
 
 /// Full at first; nothing, before anybody took of it.
 #[derive(Clone, Copy, Default)]
-struct Bucket(Option<(f64, Instant)>);
+struct TokenBucket(Option<(f64, Instant)>);
 
 impl Default for Cache {
     fn default() -> Cache {
         Cache {
             known: HashMap::new(),
-            all: Bucket::default(),
-            sources: vec![Bucket::default(); SOURCES],
+            all: TokenBucket::default(),
+            sources: vec![TokenBucket::default(); SOURCES],
             hasher: RandomState::new(),
         }
     }
@@ -104,13 +104,15 @@ impl Cache {
         if self.known.len() >= KEPT && !self.known.contains_key(&token) {
             self.make_room(now);
         }
-        self.known
-            .insert(token, Known { review, until: now.checked_add(lasts).unwrap_or(now), good_until: good });
+        self.known.insert(
+            token,
+            CachedReview { review, until: now.checked_add(lasts).unwrap_or(now), good_until: good },
+        );
     }
 
     /// Whose token was good goes last.
     fn make_room(&mut self, now: Instant) {
-        let is_good = |it: &Known| it.good_until.is_some_and(|until| now < until);
+        let is_good = |it: &CachedReview| it.good_until.is_some_and(|until| now < until);
         let first = self.known.iter().min_by_key(|(_, it)| (is_good(it), it.until)).map(|(token, _)| *token);
         if let Some(token) = first {
             self.known.remove(&token);
@@ -118,7 +120,7 @@ impl Cache {
     }
 }
 
-impl Bucket {
+impl TokenBucket {
     fn take(&mut self, (most, each_second): (u32, u32), now: Instant) -> bool {
         let most = f64::from(most);
         let has = self.0.map_or(most, |(had, then)| {

@@ -10,19 +10,19 @@ use std::net::IpAddr;
 
 use seaway_model::{
     Status,
-    outcome::{Replaced, Shown},
+    outcome::{PublishedAs, ReplacedLoadBalancer},
 };
 use serde_json::{Value, json};
 
-use crate::object_cache::Published;
+use crate::object_cache::PublishedService;
 
 pub(crate) const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 
 pub(crate) const BALANCER: &str = "loadbalancer.openstack.org/load-balancer-id";
 
 /// What it is to say, if it says something else.
-pub(super) fn missing_address(status: &Status, published: &Published) -> Option<IpAddr> {
-    let hidden = matches!(status.shown, Shown::Name(_) | Shown::Suffixed(_));
+pub(super) fn missing_address(status: &Status, published: &PublishedService) -> Option<IpAddr> {
+    let hidden = matches!(status.shown, PublishedAs::Name(_) | PublishedAs::Suffixed(_));
     let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
     let at = status.addresses.iter().find(served).filter(|_| hidden || published.address.is_some())?;
     let said = published.address.as_ref().and_then(|it| it.parse::<IpAddr>().ok());
@@ -34,19 +34,22 @@ pub(super) fn body(uid: &str, at: IpAddr) -> Value {
 }
 
 /// What serves the Service, if the annotation names what is gone.
-pub(super) fn outdated_balancer<'s>(status: &'s Status, published: &Published) -> Option<&'s Replaced> {
+pub(super) fn outdated_balancer<'s>(
+    status: &'s Status,
+    published: &PublishedService,
+) -> Option<&'s ReplacedLoadBalancer> {
     status.replaced.as_ref().filter(|it| published.balancer.as_ref() == Some(&it.gone))
 }
 
 /// Refused if the Service was changed since: it may name another one by now.
-pub(super) fn body_of_balancer(uid: &str, published: &Published, by: &str) -> Value {
+pub(super) fn body_of_balancer(uid: &str, published: &PublishedService, by: &str) -> Value {
     let version = &*published.version.0;
     json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { BALANCER: by } } })
 }
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{L4, outcome::Serving};
+    use seaway_model::{L4, outcome::ServingSocket};
 
     use super::*;
     use crate::object_cache::Version;
@@ -54,35 +57,38 @@ mod tests {
     #[test]
     fn an_address_is_annotated_where_a_name_hides_it_or_another_was_annotated() {
         let at: IpAddr = [192, 0, 2, 1].into();
-        let serving = vec![Serving { ip: at, protocol: L4::Tcp, port: 80 }];
+        let serving = vec![ServingSocket { ip: at, protocol: L4::Tcp, port: 80 }];
         let status =
-            |shown: Shown| Status { addresses: vec![at], serving: serving.clone(), shown, ..nobody() };
-        let said = |address: Option<&str>| Published {
+            |shown: PublishedAs| Status { addresses: vec![at], serving: serving.clone(), shown, ..nobody() };
+        let said = |address: Option<&str>| PublishedService {
             address: address.map(Into::into),
             ours: true,
-            ..Published::default()
+            ..PublishedService::default()
         };
-        let hidden = [Shown::Name("shop.example".into()), Shown::Suffixed("nip.io".into())];
+        let hidden = [PublishedAs::Name("shop.example".into()), PublishedAs::Suffixed("nip.io".into())];
         for shown in hidden {
             assert_eq!(missing_address(&status(shown.clone()), &said(None)), Some(at));
             assert_eq!(missing_address(&status(shown.clone()), &said(Some("192.0.2.1"))), None);
             let unserved = Status { serving: Vec::new(), ..status(shown) };
             assert_eq!(missing_address(&unserved, &said(None)), None);
         }
-        assert_eq!(missing_address(&status(Shown::Vip), &said(None)), None, "its status says it");
+        assert_eq!(missing_address(&status(PublishedAs::Vip), &said(None)), None, "its status says it");
         assert_eq!(
-            missing_address(&status(Shown::Vip), &said(Some("192.0.2.9"))),
+            missing_address(&status(PublishedAs::Vip), &said(Some("192.0.2.9"))),
             Some(at),
             "it is true no more"
         );
-        let lost = Published { other: Some("another".into()), ..said(None) };
-        assert_eq!(missing_address(&status(Shown::Name("shop.example".into())), &lost), None);
+        let lost = PublishedService { other: Some("another".into()), ..said(None) };
+        assert_eq!(missing_address(&status(PublishedAs::Name("shop.example".into())), &lost), None);
     }
 
     #[test]
     fn an_id_is_annotated_again_only_where_the_one_that_is_there_is_gone() {
-        let replaced = || Some(Replaced { gone: "old".into(), by: "new".into() });
-        let said = |id: Option<&str>| Published { balancer: id.map(Into::into), ..Published::default() };
+        let replaced = || Some(ReplacedLoadBalancer { gone: "old".into(), by: "new".into() });
+        let said = |id: Option<&str>| PublishedService {
+            balancer: id.map(Into::into),
+            ..PublishedService::default()
+        };
         for (id, replaced, expected) in [
             (Some("old"), replaced(), Some("new")),
             (Some("new"), replaced(), None),
@@ -96,8 +102,11 @@ mod tests {
             let told = outdated_balancer(&status, &said(id)).map(|it| &*it.by);
             assert_eq!(told, expected, "{id:?}");
         }
-        let body =
-            body_of_balancer("u", &Published { version: Version("7".into()), ..said(Some("old")) }, "new");
+        let body = body_of_balancer(
+            "u",
+            &PublishedService { version: Version("7".into()), ..said(Some("old")) },
+            "new",
+        );
         assert_eq!(body["metadata"]["annotations"], json!({ BALANCER: "new" }));
         assert_eq!(body["metadata"]["resourceVersion"], "7", "whoever changed it meanwhile is heard first");
     }
@@ -112,7 +121,7 @@ mod tests {
             problems: Vec::new(),
             pool: None,
             announced: None,
-            shown: Shown::default(),
+            shown: PublishedAs::default(),
             waits: None,
             takes_over: true,
             unreported: false,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use seaway_model::ObjectRef;
-use seaway_watchdog::Part;
+use seaway_watchdog::WatchedPart;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -11,7 +11,7 @@ use super::EventText;
 use crate::{
     connect::{Cluster, MANAGER},
     kinds::WatchedKind,
-    lease::Leading,
+    lease::Leadership,
     writer::OwnedTask,
 };
 
@@ -21,8 +21,8 @@ const LONGEST_NOTE: usize = 1024;
 const WAITING: usize = 16 << 10;
 
 /// Writes events while it leads, until it is dropped.
-pub(super) struct Events {
-    recorder: Recorder,
+pub(super) struct EventWriter {
+    recorder: EventSender,
     queue: mpsc::Sender<Event>,
     task: OwnedTask,
 }
@@ -33,12 +33,12 @@ struct Event {
     body: Value,
 }
 
-impl Events {
-    pub(super) fn start(cluster: Cluster, leading: Leading) -> Events {
+impl EventWriter {
+    pub(super) fn start(cluster: Cluster, leading: Leadership) -> EventWriter {
         let (queue, waiting) = mpsc::channel(WAITING);
-        let recorder = Recorder { cluster, leading };
+        let recorder = EventSender { cluster, leading };
         let task = OwnedTask::spawn("events", recorder.clone().write_on(waiting));
-        Events { recorder, queue, task }
+        EventWriter { recorder, queue, task }
     }
 
     pub(super) async fn write(&self, object: &ObjectRef, uid: &str, note: &EventText) {
@@ -65,8 +65,8 @@ impl EventRecorder {
     }
 }
 
-impl Events {
-    pub(super) fn part(&self) -> Part {
+impl EventWriter {
+    pub(super) fn part(&self) -> WatchedPart {
         self.task.part()
     }
 
@@ -81,12 +81,12 @@ impl Events {
 }
 
 #[derive(Clone)]
-struct Recorder {
+struct EventSender {
     cluster: Cluster,
-    leading: Leading,
+    leading: Leadership,
 }
 
-impl Recorder {
+impl EventSender {
     async fn write_on(self, mut waiting: mpsc::Receiver<Event>) {
         while let Some(event) = waiting.recv().await {
             self.write(event).await;
@@ -95,7 +95,7 @@ impl Recorder {
 
     /// An event that is lost is no loss: the condition says the same.
     async fn write(&self, Event { object, body }: Event) {
-        if !self.leading.is_now() {
+        if !self.leading.is_held() {
             return;
         }
         if let Err(answer) = self.cluster.create(&WatchedKind::EVENTS, namespace_of(&object), &body).await {
@@ -149,7 +149,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::connect::{Access, CredentialSource};
+    use crate::connect::{ClusterAccess, CredentialSource};
 
     #[tokio::test]
     async fn nobody_waits_for_events_though_no_api_server_answers() {
@@ -163,9 +163,10 @@ mod tests {
         );
         std::fs::write(&path, kubeconfig).expect("is written");
         let credentials = CredentialSource::Kubeconfig { path, context: None };
-        let cluster =
-            Cluster::connect(Access { credentials, ..Access::default() }).await.expect("a kubeconfig");
-        let events = Events::start(cluster, Leading::always());
+        let cluster = Cluster::connect(ClusterAccess { credentials, ..ClusterAccess::default() })
+            .await
+            .expect("a kubeconfig");
+        let events = EventWriter::start(cluster, Leadership::always());
         let object = ObjectRef::new(Kind::Service, "default", "shop");
         let note = EventText { warning: false, reason: "AddressPublished".into(), text: "x".repeat(2_000) };
         let told = async {

@@ -7,10 +7,10 @@ use seaway_model::{Kind, ObjectRef};
 use tracing::warn;
 
 use super::{
-    known::Key,
-    reflector::{ListenerGone, Reflector, key},
+    known_objects::Key,
+    reflector::{ReceiverDropped, Reflector, key},
 };
-use crate::{answer::ApiError, copies, raw_object::RawObject};
+use crate::{api_error::ApiError, copies, raw_object::RawObject};
 
 impl Reflector {
     fn reads_copies(&self) -> bool {
@@ -19,7 +19,7 @@ impl Reflector {
 
     /// What the API server has, as what it stands for; nothing, if that is not said.
     pub(super) fn original_of(&self, told: RawObject) -> Option<RawObject> {
-        if self.reads_copies() { copies::original(told) } else { Some(told) }
+        if self.reads_copies() { copies::original_of_copy(told) } else { Some(told) }
     }
 
     /// The watch delivers it from now on, even if it was fetched before.
@@ -39,7 +39,7 @@ impl Reflector {
     }
 
     /// A copy may have come before anything named it. Whether the Secret itself is not to be asked for.
-    pub(super) async fn fetch_copy(&mut self, object: &ObjectRef) -> Result<bool, ListenerGone> {
+    pub(super) async fn fetch_copy(&mut self, object: &ObjectRef) -> Result<bool, ReceiverDropped> {
         let Some(namespace) = self.cluster.copies_namespace().cloned() else { return Ok(false) };
         let Some(name) = copies::name_of_copy(object) else { return Ok(false) };
         let api = self.cluster.namespaced_api(self.watched, &namespace);

@@ -10,12 +10,12 @@ use std::{
 
 use seaway_model::{Change, Fact, Kind, Name, fact::FactRef, fact::HostReport};
 
-use super::{gather::HostAddresses, pulses::HostLeaseState};
+use super::{host_leases::HostLeaseState, slice_writer::AllHostAddresses};
 
 #[derive(Default)]
 pub(super) struct Hosts {
     said: Mutex<BTreeMap<Name, Host>>,
-    pub(super) addresses: HostAddresses,
+    pub(super) addresses: AllHostAddresses,
     /// The version that the first whole list of Addresses was as of; 0 before.
     listed: Arc<AtomicU64>,
 }
@@ -36,13 +36,13 @@ impl Hosts {
         }
     }
 
-    pub(super) fn listed(&self) -> Arc<AtomicU64> {
+    pub(super) fn addresses_version(&self) -> Arc<AtomicU64> {
         self.listed.clone()
     }
 
     /// Notes what a host reports; `true` if the World is to be told.
     pub(super) fn put_report(&self, report: Arc<HostReport>) -> bool {
-        self.addresses.put(&report.host, &report.own());
+        self.addresses.put(&report.host, &report.own_addresses());
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let told = hosts.get(&report.host).map_or(HostLeaseState::Active, |it| it.told);
         hosts.insert(report.host.clone(), Host { report, told, missing: false });
@@ -78,7 +78,7 @@ impl Hosts {
     }
 
     /// Notes whether a host lives; returns the change for the World, if that is one.
-    pub(super) fn set_life(&self, host: &str, life: HostLeaseState) -> Option<Change> {
+    pub(super) fn set_lease_state(&self, host: &str, life: HostLeaseState) -> Option<Change> {
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if life == HostLeaseState::Gone && hosts.get(host).is_some_and(|it| it.missing) {
             return hosts.remove(host).map(|it| Change::Gone(FactRef::Host(it.report.host.clone())));
@@ -92,7 +92,7 @@ impl Hosts {
                 host.told = told;
                 return None;
             }
-            HostLeaseState::Expired => Change::Silent(host.report.host.clone()),
+            HostLeaseState::Expired => Change::HostSilent(host.report.host.clone()),
             HostLeaseState::Gone => Change::Gone(FactRef::Host(host.report.host.clone())),
         })
     }
@@ -107,19 +107,19 @@ mod tests {
         let hosts = Hosts::default();
         let report = |applied| Arc::new(HostReport { host: "a".into(), applied, ..HostReport::default() });
         assert!(hosts.put_report(report(1)));
-        assert!(hosts.set_life("a", HostLeaseState::Active).is_none());
-        assert!(matches!(hosts.set_life("a", HostLeaseState::Expired), Some(Change::Silent(_))));
+        assert!(hosts.set_lease_state("a", HostLeaseState::Active).is_none());
+        assert!(matches!(hosts.set_lease_state("a", HostLeaseState::Expired), Some(Change::HostSilent(_))));
         assert!(!hosts.put_report(report(2)));
-        match hosts.set_life("a", HostLeaseState::Active) {
+        match hosts.set_lease_state("a", HostLeaseState::Active) {
             Some(Change::Put(Fact::Host(it))) => assert_eq!(it.applied, 2),
             other => panic!("{other:?}"),
         }
-        assert!(hosts.set_life("a", HostLeaseState::Expired).is_some());
-        assert!(matches!(hosts.set_life("a", HostLeaseState::Gone), Some(Change::Gone(_))));
-        assert!(hosts.set_life("a", HostLeaseState::Expired).is_none(), "nobody knows it any more");
+        assert!(hosts.set_lease_state("a", HostLeaseState::Expired).is_some());
+        assert!(matches!(hosts.set_lease_state("a", HostLeaseState::Gone), Some(Change::Gone(_))));
+        assert!(hosts.set_lease_state("a", HostLeaseState::Expired).is_none(), "nobody knows it any more");
         assert!(!hosts.remove("a"), "it was told already");
         hosts.put_report(report(3));
-        hosts.set_life("a", HostLeaseState::Expired);
+        hosts.set_lease_state("a", HostLeaseState::Expired);
         assert!(hosts.remove("a"), "somebody deleted it: what it held is free");
     }
 
@@ -132,14 +132,14 @@ mod tests {
         hosts.put_report(report());
         assert!(hosts.mark_missing("a"));
         assert_eq!(hosts.names(), ["a".into()], "its Lease is looked at");
-        assert!(matches!(hosts.set_life("a", HostLeaseState::Expired), Some(Change::Silent(_))));
+        assert!(matches!(hosts.set_lease_state("a", HostLeaseState::Expired), Some(Change::HostSilent(_))));
         assert!(!hosts.mark_missing("a"), "it is told already");
-        assert!(is_gone(hosts.set_life("a", HostLeaseState::Gone)));
+        assert!(is_gone(hosts.set_lease_state("a", HostLeaseState::Gone)));
         assert!(hosts.names().is_empty(), "it is forgotten");
         hosts.put_report(report());
         hosts.mark_missing("a");
         assert!(hosts.put_report(report()), "it lives");
-        assert!(is_gone(hosts.set_life("a", HostLeaseState::Gone)));
+        assert!(is_gone(hosts.set_lease_state("a", HostLeaseState::Gone)));
         assert_eq!(hosts.names(), ["a".into()], "its object is there");
         assert!(!hosts.mark_missing("a"), "it was told as gone");
         assert!(hosts.names().is_empty());

@@ -12,11 +12,11 @@ use seaway_model::{Kind, Name, Problem, Reason};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    reflector::{ListenerGone, Reflector, key},
+    reflector::{ReceiverDropped, Reflector, key},
     secrets::Secrets,
 };
 use crate::{
-    answer::{self, ApiError, Cause},
+    api_error::{self, ApiError, Cause},
     raw_object::RawObject,
 };
 
@@ -37,7 +37,7 @@ impl Reflector {
     }
 
     /// The whole cluster refuses. Returns when all is to be listed again.
-    pub(super) async fn follow_namespaces(&mut self, refusal: ApiError) -> Result<(), ListenerGone> {
+    pub(super) async fn follow_namespaces(&mut self, refusal: ApiError) -> Result<(), ReceiverDropped> {
         let namespaces = self.namespaces();
         let (mut followed, mut refused) = (Vec::new(), Vec::new());
         self.known.begin_list();
@@ -55,13 +55,13 @@ impl Reflector {
             let bind = (!refused.is_empty()).then(|| bind(refused.iter().map(|(namespace, _)| namespace)));
             return self.fail_for("list", refusal, bind).await;
         }
-        for key in self.known.told_keys() {
+        for key in self.known.reported_keys() {
             if !followed.iter().any(|(namespace, _)| *namespace == key.namespace) {
                 self.known.note_listed(key);
             }
         }
         for key in self.known.finish_list() {
-            self.not_listed(&key, "").await?;
+            self.handle_unlisted(&key, "").await?;
         }
         match refused.first() {
             Some((namespace, answer)) => self.tell_refused(namespace, answer).await?,
@@ -82,7 +82,7 @@ impl Reflector {
     async fn list_namespace(
         &mut self,
         namespace: &Name,
-    ) -> Result<Result<Option<String>, ApiError>, ListenerGone> {
+    ) -> Result<Result<Option<String>, ApiError>, ReceiverDropped> {
         let mut params = ListParams { limit: Some(PAGE), ..self.list_params() };
         loop {
             let api = self.cluster.namespaced_api(self.watched, namespace);
@@ -118,7 +118,7 @@ impl Reflector {
         namespaces: &BTreeSet<Name>,
         mut events: impl Stream<Item = WatchResult> + Unpin,
         all: bool,
-    ) -> Result<(), ListenerGone> {
+    ) -> Result<(), ReceiverDropped> {
         let pace = self.cluster.pace();
         let mut anew = std::pin::pin!(self.cluster.requests_restarted());
         // Rights may have been given where they were refused.
@@ -163,21 +163,21 @@ impl Reflector {
         }
     }
 
-    async fn end(&mut self, answer: ApiError) -> Result<(), ListenerGone> {
+    async fn end(&mut self, answer: ApiError) -> Result<(), ReceiverDropped> {
         if answer == ApiError::Expired { Ok(()) } else { self.fail("watch", answer).await }
     }
 
-    async fn tell_refused(&mut self, namespace: &Name, answer: &ApiError) -> Result<(), ListenerGone> {
+    async fn tell_refused(&mut self, namespace: &Name, answer: &ApiError) -> Result<(), ReceiverDropped> {
         let message = format!(
             "may not list Secrets in the namespace {namespace}, where a Service, a route or the \
              configuration names one; the last known content of the Secret stays in use: {}",
             answer.why()
         );
-        let problem = Problem::new(answer::api_server(), Reason::NotPermitted, message);
+        let problem = Problem::new(api_error::api_server(), Reason::NotPermitted, message);
         let problem = problem.fix(bind(std::iter::once(namespace)));
         self.failures = 0;
         self.troubled = true;
-        self.troubles.send((Kind::Secret, Some(problem))).await.map_err(|_| ListenerGone)
+        self.troubles.send((Kind::Secret, Some(problem))).await.map_err(|_| ReceiverDropped)
     }
 }
 

@@ -15,19 +15,19 @@ use tracing::{debug, info};
 use super::{
     crd_watch::CrdWatch,
     hosts::Hosts,
-    known::{Forgotten, Key, KnownObjects},
+    known_objects::{Key, KnownObjects, RemovedObject},
+    problems::WatchProblem,
     readiness::{ApiReadiness, READINESS_KIND},
     restored::is_lower,
     scope::WatchScope,
     secrets::Secrets,
-    troubles::Trouble,
 };
 use crate::{
     address,
-    answer::{ApiError, Cause, INSTALL},
+    api_error::{ApiError, Cause, INSTALL},
     connect::Cluster,
-    decode::{self, Decoded},
-    kinds::{Need, WatchedKind},
+    decode::{self, DecodeOutcome},
+    kinds::{Requirement, WatchedKind},
     moment::later,
     object_cache::{AddressObject, Version},
     raw_object::RawObject,
@@ -46,7 +46,7 @@ pub(super) struct Reflector {
     pub(super) watched: &'static WatchedKind,
     pub(super) scope: WatchScope,
     changes: mpsc::Sender<Change>,
-    pub(super) troubles: mpsc::Sender<Trouble>,
+    pub(super) troubles: mpsc::Sender<WatchProblem>,
     pub(super) known: KnownObjects,
     /// Where it is absent or forbidden, nothing is told of it: that there is none is never assumed.
     pub(super) required: bool,
@@ -72,14 +72,14 @@ pub(super) struct Reflector {
 }
 
 /// The receiver of changes was dropped: the watch can end.
-pub(super) struct ListenerGone;
+pub(super) struct ReceiverDropped;
 
 impl Reflector {
     pub(super) fn new(
         cluster: Cluster,
         watched: &'static WatchedKind,
         changes: mpsc::Sender<Change>,
-        troubles: mpsc::Sender<Trouble>,
+        troubles: mpsc::Sender<WatchProblem>,
         secrets: Option<Secrets>,
         (hosts, readiness): (Arc<Hosts>, Arc<ApiReadiness>),
     ) -> Reflector {
@@ -91,7 +91,7 @@ impl Reflector {
             changes,
             troubles,
             known,
-            required: watched.need == Need::Required,
+            required: watched.need == Requirement::Required,
             secrets,
             hosts,
             readiness,
@@ -159,7 +159,7 @@ impl Reflector {
     }
 
     /// All there is, and the version that this is as of; nothing, if it is to be listed again.
-    async fn list(&mut self) -> Result<Result<Option<String>, ApiError>, ListenerGone> {
+    async fn list(&mut self) -> Result<Result<Option<String>, ApiError>, ReceiverDropped> {
         self.enter_epoch();
         self.known.begin_list();
         self.refusal_confirmed = self.readiness.is_ready();
@@ -203,7 +203,7 @@ impl Reflector {
             self.put(&told).await?;
         }
         for key in self.known.finish_list() {
-            self.not_listed(&key, &version).await?;
+            self.handle_unlisted(&key, &version).await?;
         }
         if self.watched.kind == Kind::LoadBalancerHost && matches!(self.scope, WatchScope::All) {
             self.hosts.addresses.set_complete(true);
@@ -211,7 +211,7 @@ impl Reflector {
         if self.watched.kind == READINESS_KIND {
             self.readiness.set_ready();
         }
-        self.cluster.counts().listed(self.watched.kind);
+        self.cluster.counts().record_list(self.watched.kind);
         self.clear_trouble().await?;
         self.hosts.note_listed(self.watched.kind, &version);
         self.sync().await?;
@@ -219,7 +219,7 @@ impl Reflector {
     }
 
     /// Hears of changes, watch after watch, until all has to be listed again.
-    async fn follow(&mut self, mut version: String) -> Result<(), ListenerGone> {
+    async fn follow(&mut self, mut version: String) -> Result<(), ReceiverDropped> {
         let mut cut = false;
         loop {
             self.last_version = version.parse().ok();
@@ -262,14 +262,14 @@ impl Reflector {
     }
 
     /// One watch, to its end: nothing, if it ended as watches do.
-    async fn hear(&mut self, version: &mut String) -> Result<Option<ApiError>, ListenerGone> {
+    async fn hear(&mut self, version: &mut String) -> Result<Option<ApiError>, ReceiverDropped> {
         let params = self.watch_params();
         let api = self.cluster.api(self.watched);
         let stream = match self.cluster.within_deadline(api.watch(&params, version)).await {
             Ok(stream) => stream,
             Err(answer) => return Ok(Some(answer)),
         };
-        let mut stream = pin!(self.cluster.counts().heard(self.watched.kind, stream));
+        let mut stream = pin!(self.cluster.counts().count_events(self.watched.kind, stream));
         let silence = self.cluster.pace().silence;
         let mut doubted = self.troubled || self.failures > 0;
         let mut anew = pin!(self.cluster.requests_restarted());
@@ -341,7 +341,7 @@ impl Reflector {
         }
     }
 
-    pub(super) async fn put(&mut self, told: &RawObject) -> Result<(), ListenerGone> {
+    pub(super) async fn put(&mut self, told: &RawObject) -> Result<(), ReceiverDropped> {
         if self.scope.uses_slices() {
             return self.put_slice(told).await;
         }
@@ -357,16 +357,16 @@ impl Reflector {
             secrets.mark_delivered(&key);
         }
         let (fact, left_out) = match decode::read(self.watched.kind, told) {
-            Decoded::Fact(fact) => (fact, Vec::new()),
-            Decoded::Partial(fact, left_out) => (fact, left_out),
-            Decoded::Ignored => {
+            DecodeOutcome::Fact(fact) => (fact, Vec::new()),
+            DecodeOutcome::Partial(fact, left_out) => (fact, left_out),
+            DecodeOutcome::Ignored => {
                 self.remove(&key, told.version()).await?;
                 if self.sees_all_objects() {
                     self.known.note_version(&key, told.version());
                 }
                 return Ok(());
             }
-            Decoded::Invalid(object, problems) => {
+            DecodeOutcome::Invalid(object, problems) => {
                 self.send_absent(&object).await?;
                 self.known.note_problem(&key, object.clone());
                 return self.send(Change::Reported(object, problems)).await;
@@ -418,7 +418,7 @@ impl Reflector {
     }
 
     /// Its deletion was told.
-    pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
+    pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), ReceiverDropped> {
         self.forget(key, version, Change::Gone).await
     }
 
@@ -427,7 +427,7 @@ impl Reflector {
         key: &Key,
         version: &str,
         change: fn(FactRef) -> Change,
-    ) -> Result<(), ListenerGone> {
+    ) -> Result<(), ReceiverDropped> {
         let mut forgotten = self.known.remove(key);
         if let Some(secrets) = &mut self.secrets {
             secrets.mark_delivered(key);
@@ -446,7 +446,7 @@ impl Reflector {
         self.send_forgotten(forgotten).await
     }
 
-    pub(super) async fn send_forgotten(&mut self, forgotten: Forgotten) -> Result<(), ListenerGone> {
+    pub(super) async fn send_forgotten(&mut self, forgotten: RemovedObject) -> Result<(), ReceiverDropped> {
         if let Some(gone) = forgotten.gone {
             self.send(Change::Gone(gone)).await?;
         }
@@ -456,10 +456,10 @@ impl Reflector {
         }
     }
 
-    pub(super) async fn sync(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn sync(&mut self) -> Result<(), ReceiverDropped> {
         self.scope.until_complete(self.epoch).await;
         // What was listed is of a time that never was.
-        if self.readiness.epoch() != self.epoch || !self.scope.speaks_for_its_kind() {
+        if self.readiness.epoch() != self.epoch || !self.scope.reports_whole_kind() {
             return Ok(());
         }
         match std::mem::replace(&mut self.synced, true) {
@@ -468,17 +468,17 @@ impl Reflector {
         }
     }
 
-    pub(super) async fn send(&self, change: Change) -> Result<(), ListenerGone> {
-        self.changes.send(change).await.map_err(|_| ListenerGone)
+    pub(super) async fn send(&self, change: Change) -> Result<(), ReceiverDropped> {
+        self.changes.send(change).await.map_err(|_| ReceiverDropped)
     }
 
-    pub(super) async fn clear_trouble(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn clear_trouble(&mut self) -> Result<(), ReceiverDropped> {
         (self.failures, self.missing) = (0, 0);
         if std::mem::take(&mut self.forbidden) {
             self.readiness.note_permission();
         }
         match std::mem::replace(&mut self.troubled, false) {
-            true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| ListenerGone),
+            true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| ReceiverDropped),
             false => Ok(()),
         }
     }

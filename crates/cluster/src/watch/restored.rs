@@ -19,12 +19,12 @@ use seaway_model::{Change, Kind};
 use tracing::warn;
 
 use super::{
-    known::Key,
+    known_objects::Key,
     readiness::ApiReadiness,
-    reflector::{ListenerGone, Reflector, key},
+    reflector::{ReceiverDropped, Reflector, key},
     scope::WatchScope,
 };
-use crate::{answer::ApiError, raw_object::RawObject};
+use crate::{api_error::ApiError, raw_object::RawObject};
 
 /// Names are unique in a namespace alone.
 const OF_ONE_NAME: u32 = 500;
@@ -49,7 +49,7 @@ impl Reflector {
     /// Asked before a watch that was cut goes on where it was.
     pub(super) async fn is_store_older(&self) -> Result<bool, ApiError> {
         let mut params = ListParams { limit: Some(OF_ONE_NAME), ..self.list_params() };
-        if let Some(newest) = self.known.newest() {
+        if let Some(newest) = self.known.last_changed() {
             let name = format!("metadata.name={}", self.name_of(newest));
             let fields = params.field_selector.map_or(name.clone(), |it| format!("{it},{name}"));
             params.field_selector = Some(fields);
@@ -65,7 +65,7 @@ impl Reflector {
     pub(super) fn is_from_backup(&self, told: &RawObject) -> bool {
         let (key, version) = (key(told), told.version());
         self.known.was_newer(&key, version)
-            || self.sees_all_objects() && self.known.is_there_again(&key, version, self.last_version)
+            || self.sees_all_objects() && self.known.was_recreated(&key, version, self.last_version)
     }
 
     /// Of other kinds only some objects are watched, now these and now those.
@@ -75,7 +75,7 @@ impl Reflector {
 
     /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back. So it does of a host,
     /// right after it was.
-    pub(super) async fn note_unlisted(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
+    pub(super) async fn note_unlisted(&mut self, key: &Key, version: &str) -> Result<(), ReceiverDropped> {
         let may_live = match self.watched.kind {
             Kind::Service => true,
             Kind::LoadBalancerHost => self.may_hosts_be_younger_than_the_backup(),
@@ -98,7 +98,7 @@ impl Reflector {
     }
 
     /// Reports that the store was restored, unless the watch of another kind did.
-    pub(super) async fn note_restored(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn note_restored(&mut self) -> Result<(), ReceiverDropped> {
         let readiness = self.readiness.clone();
         let _turn = readiness.telling.lock().await;
         if readiness.epoch() == self.epoch {
@@ -106,7 +106,7 @@ impl Reflector {
                 kind = %self.watched.kind,
                 "etcd was restored to an older state: everything is listed again, as after a start"
             );
-            self.send(Change::SetBack).await?;
+            self.send(Change::SourceRestored).await?;
             readiness.epoch.send_modify(|it| *it = it.wrapping_add(1));
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Reflector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::known::KnownObjects;
+    use crate::watch::known_objects::KnownObjects;
 
     #[test]
     fn a_store_is_older_when_its_version_is_lower_and_whatever_cannot_be_compared_is_not() {
@@ -157,11 +157,11 @@ mod tests {
         let mut known = KnownObjects::default();
         known.note_version(&key("a"), "70");
         known.note_version(&key("b"), "90");
-        assert_eq!(known.newest(), Some(&key("b")));
+        assert_eq!(known.last_changed(), Some(&key("b")));
         assert!(known.was_newer(&key("b"), "80") && !known.was_newer(&key("b"), "90"));
         assert!(!known.was_newer(&key("new"), "3"), "nobody heard of it");
         known.remove(&key("b"));
-        assert_eq!(known.newest(), Some(&key("a")));
+        assert_eq!(known.last_changed(), Some(&key("a")));
         for (name, version, heard, again) in [
             ("b", "90", Some(100), true),
             // It was made anew.
@@ -171,7 +171,7 @@ mod tests {
             ("b", "90", None, false),
             ("b", "opaque", Some(100), false),
         ] {
-            assert_eq!(known.is_there_again(&key(name), version, heard), again, "{name} {version} {heard:?}");
+            assert_eq!(known.was_recreated(&key(name), version, heard), again, "{name} {version} {heard:?}");
         }
         known.forget_versions();
         assert!(!known.was_newer(&key("a"), "3"));

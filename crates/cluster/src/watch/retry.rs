@@ -13,12 +13,12 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::{
-    reflector::{ListenerGone, Reflector},
+    reflector::{ReceiverDropped, Reflector},
     secrets::Secrets,
 };
 use crate::{
-    answer::ApiError,
-    kinds::{Need, WatchTimings},
+    api_error::ApiError,
+    kinds::{Requirement, WatchTimings},
 };
 
 /// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
@@ -44,7 +44,7 @@ pub(super) fn pause(pace: &WatchTimings, answer: &ApiError, failures: u32, seed:
 
 impl Reflector {
     /// Tells what is wrong, and waits until it is worth to ask again.
-    pub(super) async fn fail(&mut self, verb: &str, answer: ApiError) -> Result<(), ListenerGone> {
+    pub(super) async fn fail(&mut self, verb: &str, answer: ApiError) -> Result<(), ReceiverDropped> {
         self.fail_for(verb, answer, None).await
     }
 
@@ -54,7 +54,7 @@ impl Reflector {
         verb: &str,
         answer: ApiError,
         fix: Option<String>,
-    ) -> Result<(), ListenerGone> {
+    ) -> Result<(), ReceiverDropped> {
         self.failures = self.failures.saturating_add(1);
         self.missing = if answer == ApiError::NotFound { self.missing.saturating_add(1) } else { 0 };
         let watched = self.watched;
@@ -72,9 +72,9 @@ impl Reflector {
         }
         let passing = answer.is_transient();
         let is_missed = match watched.need {
-            Need::Required | Need::Expected => true,
-            Need::Optional => answer != ApiError::NotFound,
-            Need::ReportOnly => !missing,
+            Requirement::Required | Requirement::Expected => true,
+            Requirement::Optional => answer != ApiError::NotFound,
+            Requirement::ReportOnly => !missing,
         };
         if !is_missed {
             self.cluster.counts().forget(watched.kind);
@@ -86,10 +86,10 @@ impl Reflector {
             self.clear_trouble().await?;
             (self.failures, self.missing) = (failures, missing);
         // A watch that was cut once is begun again, and nobody need know.
-        } else if self.scope.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
+        } else if self.scope.reports_whole_kind() && (self.failures > 1 || !self.synced || !passing) {
             debug!("{}", problem.message);
             self.troubled = true;
-            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| ListenerGone)?;
+            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| ReceiverDropped)?;
         }
         // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
         // the kind is no more, none is left.
@@ -102,9 +102,10 @@ impl Reflector {
                 }
             }
             // Where objects that restrict what is announced may not be seen, it is not known that there are none.
-            let restricts = watched.kind.is_announcing() && watched.need == Need::Optional && !self.synced;
+            let restricts =
+                watched.kind.is_announcing() && watched.need == Requirement::Optional && !self.synced;
             match restricts && matches!(answer, ApiError::Forbidden(_)) {
-                true => self.send(Change::NotAsked(watched.kind)).await?,
+                true => self.send(Change::NotWatched(watched.kind)).await?,
                 false => self.sync().await?,
             }
         }
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn what_passes_by_itself_is_asked_for_more_often_and_as_the_server_wishes() {
         let unreachable =
-            pauses(&ApiError::Unreachable(crate::answer::Cause::Connection, "away".to_owned()), 3);
+            pauses(&ApiError::Unreachable(crate::api_error::Cause::Connection, "away".to_owned()), 3);
         assert!(
             unreachable.iter().all(|it| *it <= WatchTimings::default().longest_retry * 5 / 4),
             "{unreachable:?}"

@@ -2,7 +2,7 @@
 //! hosts only their addresses: what else they say changes with every Address, and 500 hosts that hear of 500 others would be
 //! told 250,000 times of each.
 //!
-//! Their addresses come by slices, which the leader keeps (slices.rs). Where none keeps them, the hosts' own objects are watched:
+//! Their addresses come by slices, which the leader keeps (host_slices.rs). Where none keeps them, the hosts' own objects are watched:
 //!
 //! ```text
 //!     another host has other addresses ─► it writes addressesChanged: true ─► ADDED      its addresses are told
@@ -18,7 +18,7 @@ use kube::api::{ListParams, WatchParams};
 use seaway_model::{Kind, Name};
 use tokio::sync::watch;
 
-use super::{known::Key, reflector::Reflector, slices::HostSlices};
+use super::{host_slices::HostSlices, known_objects::Key, reflector::Reflector};
 use crate::copies;
 
 /// What a host writes for a moment.
@@ -96,7 +96,7 @@ impl WatchScope {
     }
 
     /// Another watch tells of the kind as a whole: that it is told, and what is wrong with it.
-    pub(super) fn speaks_for_its_kind(&self) -> bool {
+    pub(super) fn reports_whole_kind(&self) -> bool {
         !matches!(self, WatchScope::Own { .. })
     }
 
@@ -110,7 +110,7 @@ impl WatchScope {
     /// Deletions may have been missed for too long; or slices are there by now, or a slice no more.
     pub(super) fn is_due(&self) -> bool {
         match self {
-            WatchScope::Others { slices, .. } if slices.are_used() => slices.are_due(),
+            WatchScope::Others { slices, .. } if slices.are_used() => slices.needs_relist(),
             WatchScope::Others { narrow: true, listed: Some(listed), .. } => listed.elapsed() > WHOLE,
             _ => false,
         }
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!((own.has(&key(name)), others.has(&key(name))), (is_own, !is_own), "{name}");
             assert!(WatchScope::All.has(&key(name)));
         }
-        assert!(others.speaks_for_its_kind() && !own.speaks_for_its_kind());
+        assert!(others.reports_whole_kind() && !own.reports_whole_kind());
     }
 
     #[tokio::test]

@@ -21,10 +21,10 @@ use tokio::{
 };
 
 use super::{
-    known::Key,
-    reflector::{ListenerGone, Reflector},
+    known_objects::Key,
+    reflector::{ReceiverDropped, Reflector},
 };
-use crate::{answer::ApiError, moment::later, raw_object::RawObject};
+use crate::{api_error::ApiError, moment::later, raw_object::RawObject};
 
 /// Who rotates authorities does it by days.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -166,21 +166,21 @@ impl Reflector {
     }
 
     /// Of what becomes named it is told whether it is there.
-    pub(super) async fn report_on_demand(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn report_on_demand(&mut self) -> Result<(), ReceiverDropped> {
         match self.secrets.is_some() && self.is_kind_wanted() {
-            true => self.send(Change::NotAsked(self.watched.kind)).await,
+            true => self.send(Change::NotWatched(self.watched.kind)).await,
             // It is told below.
             false => Ok(()),
         }
     }
 
     /// Returns when it may be. Until then it is told that nobody knows which there are, rather than that there are none.
-    pub(super) async fn until_needed(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn until_needed(&mut self) -> Result<(), ReceiverDropped> {
         if self.is_kind_wanted() {
             return Ok(());
         }
         self.cluster.counts().forget(self.watched.kind);
-        self.send(Change::NotAsked(self.watched.kind)).await?;
+        self.send(Change::NotWatched(self.watched.kind)).await?;
         self.synced = false;
         self.known.begin_list();
         for key in self.known.finish_list() {
@@ -197,8 +197,8 @@ impl Reflector {
         Ok(())
     }
 
-    pub(super) async fn sync_secrets(&mut self) -> Result<(), ListenerGone> {
-        let told = self.known.told_keys();
+    pub(super) async fn sync_secrets(&mut self) -> Result<(), ReceiverDropped> {
+        let told = self.known.reported_keys();
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         let (look, drop) = secrets.catch_up(&told);
         for key in drop {
@@ -212,7 +212,7 @@ impl Reflector {
     }
 
     /// It was asked for, and is not there or not for us: until this is told, whoever names it waits. What is known stays.
-    pub(super) async fn send_absent(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
+    pub(super) async fn send_absent(&mut self, object: &ObjectRef) -> Result<(), ReceiverDropped> {
         let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
         if self.known.has(&key) || self.secrets.is_none() {
             return Ok(());
@@ -221,7 +221,7 @@ impl Reflector {
     }
 
     /// The same of all that are named, but for these namespaces.
-    pub(super) async fn send_forbidden(&mut self, but: &BTreeSet<Name>) -> Result<(), ListenerGone> {
+    pub(super) async fn send_forbidden(&mut self, but: &BTreeSet<Name>) -> Result<(), ReceiverDropped> {
         let Some(secrets) = &self.secrets else { return Ok(()) };
         let wanted = secrets.wanted.borrow().clone();
         let WantedSecrets::These(these) = wanted else { return Ok(()) };
@@ -232,7 +232,7 @@ impl Reflector {
     }
 
     /// Tells once that it is there, and keeps nothing of what it holds.
-    pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), ListenerGone> {
+    pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), ReceiverDropped> {
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         if !secrets.withheld.insert(object(key)) {
             return Ok(());
@@ -244,7 +244,7 @@ impl Reflector {
     }
 
     /// What a whole list does not have is gone, unless the list never had it.
-    pub(super) async fn not_listed(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
+    pub(super) async fn handle_unlisted(&mut self, key: &Key, version: &str) -> Result<(), ReceiverDropped> {
         if self.is_without_copy(key) {
             return Ok(());
         }
@@ -261,7 +261,7 @@ impl Reflector {
     }
 
     /// Only the API server's own word that it is not there takes one away.
-    async fn fetch(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
+    async fn fetch(&mut self, object: &ObjectRef) -> Result<(), ReceiverDropped> {
         if self.fetch_copy(object).await? {
             let refused = self.secrets.as_ref().is_some_and(|it| it.refused);
             return if refused { self.send_absent(object).await } else { Ok(()) };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use seaway_cluster::{
-    Access, AccessError, AddressCounts, AddressDriver, Cluster, CredentialSource, HostReports, LEADER,
-    LeaderElection, LeaseTimings, PoolReport, PoolReports, ProgramInfo, WantedSecrets,
+    AccessError, AddressCounts, AddressDriver, Cluster, ClusterAccess, CredentialSource, HostStatusWriter,
+    LEADER, LeaderElection, LeaseTimings, PoolStatus, PoolStatusWriter, ProgramInfo, WantedSecrets,
 };
 use seaway_model::{
     Address, AddressState, Desired, Kind, ObjectRef, Owner, Unit,
-    fact::{FactRef, HostSays},
+    fact::{FactRef, HostStatus},
 };
 use seaway_testkit::{conformance::converges, kubernetes::Gate};
 
@@ -127,10 +127,10 @@ async fn wrong_credentials_and_none_are_told_with_their_mend() {
     let Some(scene) = Scene::up("wrong") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("kubeconfig");
-    let access = |path: &std::path::Path| Access {
+    let access = |path: &std::path::Path| ClusterAccess {
         credentials: CredentialSource::Kubeconfig { path: path.to_owned(), context: None },
         pace: PACE,
-        ..Access::default()
+        ..ClusterAccess::default()
     };
     let missing = Cluster::connect(access(&path)).await.err().expect("there is none");
     assert!(
@@ -219,7 +219,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     let control = connect(&scene.cluster.kubeconfig_of("control", &[]), PACE).await;
     eventually("it may tell clusters apart", async || control.identity().await.ok()).await;
     let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
-    campaign.leading().changed_from(false).await;
+    campaign.leadership().changed_from(false).await;
     let mut heard = Heard::of(&control);
     heard.until_synced().await;
     let addresses = AddressDriver::new(control.clone());
@@ -244,10 +244,10 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     scene.apply(
         "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: counted}\nspec: {addresses: [192.0.2.64/28]}\n",
     );
-    let pools = PoolReports::start(&control, campaign.leading());
+    let pools = PoolStatusWriter::start(&control, campaign.leadership());
     let v4 = AddressCounts { assigned: 3, available: 13 };
     let object = ObjectRef::new(Kind::AddressPool, "", "counted");
-    pools.publish([(object, PoolReport { v4, ..PoolReport::default() })].into());
+    pools.publish([(object, PoolStatus { v4, ..PoolStatus::default() })].into());
     eventually("the pool is told how full it is", async || {
         let row = scene.kubectl(&["get", "addresspool", "counted", "--no-headers"]);
         let cells: Vec<&str> = row.split_whitespace().collect();
@@ -256,9 +256,9 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     .await;
     let host = connect(&scene.cluster.kubeconfig_of("host", &[]), PACE).await;
     let life = LeaderElection::start_host_lease(&host, "writers", LeaseTimings::HOST);
-    life.leading().changed_from(false).await;
-    let reports = HostReports::start(&host, "writers", ProgramInfo::default());
-    reports.publish(HostSays { applied: 1, ..HostSays::default() });
+    life.leadership().changed_from(false).await;
+    let reports = HostStatusWriter::start(&host, "writers", ProgramInfo::default());
+    reports.publish(HostStatus { applied: 1, ..HostStatus::default() });
     let reference = FactRef::Host("writers".into());
     heard.until("the host is heard", |it| it.facts.contains_key(&reference)).await;
     heard

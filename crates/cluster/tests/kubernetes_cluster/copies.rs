@@ -8,7 +8,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use seaway_cluster::{
-    Access, Cluster, CopyTimings, CopyWriter, CredentialSource, LEADER, LeaderElection, LeaseTimings,
+    Cluster, ClusterAccess, CopyTimings, CopyWriter, CredentialSource, LEADER, LeaderElection, LeaseTimings,
     NamedCertificates, WantedSecrets,
 };
 use seaway_model::{Change, Fact, Kind, ObjectRef, fact::FactRef, load_balancer::Certificate};
@@ -61,7 +61,7 @@ fn named(all: &[(&str, &str)]) -> NamedCertificates {
 async fn host(kubeconfig: &Path) -> Cluster {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let (namespace, copies) = (Some(SYSTEM.into()), Some(COPIES.into()));
-    let access = Access { credentials, namespace, copies, pace: PACE, ..Access::default() };
+    let access = ClusterAccess { credentials, namespace, copies, pace: PACE, ..ClusterAccess::default() };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
 
@@ -83,12 +83,12 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     let folder = tempfile::tempdir().expect("a folder");
     let control = connect(&by_token(&scene, folder.path(), "seaway-controller", &[])).await;
     let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
-    campaign.leading().changed_from(false).await;
+    campaign.leadership().changed_from(false).await;
     let (tell, mut told) = mpsc::channel(64);
-    let keeper = CopyWriter::start(&control, campaign.leading(), COPIES.into(), SOON, tell.clone());
+    let keeper = CopyWriter::start(&control, campaign.leadership(), COPIES.into(), SOON, tell.clone());
     // Another who does not lead.
     let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
-    let idle = CopyWriter::start(&control, second.leading(), COPIES.into(), SOON, tell);
+    let idle = CopyWriter::start(&control, second.leadership(), COPIES.into(), SOON, tell);
     idle.set_wanted(named(&[("rival", "one")]));
     keeper.set_wanted(named(&[("tls", "one"), ("taken", "one")]));
     let copy = eventually("it is copied", async || copies.get("shop.tls").await.ok()).await;

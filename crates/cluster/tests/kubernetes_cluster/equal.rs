@@ -12,7 +12,7 @@ use seaway_cluster::WantedSecrets;
 use seaway_manifests::{object, tree};
 use seaway_model::{
     Fact, Name,
-    fact::{AddressPool, AnnouncingObject, Families, HttpRoute, Meta, Namespace, Node, Secret, Service},
+    fact::{AddressPool, AnnouncementObject, Families, HttpRoute, Meta, Namespace, Node, Secret, Service},
 };
 use seaway_testkit::kubernetes;
 
@@ -30,7 +30,7 @@ fn documents(text: &str, namespace: &str) -> Vec<String> {
     documents.map(str::to_owned).collect()
 }
 
-fn read(document: &str) -> object::Reading {
+fn read(document: &str) -> object::ParsedObject {
     let roots = tree::parse(document).expect("is YAML");
     let mut readings: Vec<_> = roots.iter().flat_map(object::read).collect();
     assert_eq!(readings.len(), 1, "{document}");
@@ -44,7 +44,7 @@ async fn the_same_manifests_give_equal_facts() {
     scene.cluster.define(FOREIGN);
     let mut wanted = Vec::new();
     for document in documents(GOOD, &scene.namespace) {
-        let read = read(&document).result.unwrap_or_else(|broken| panic!("{document}: {:?}", broken.faults));
+        let read = read(&document).result.unwrap_or_else(|broken| panic!("{document}: {:?}", broken.errors));
         wanted.extend(read.facts);
         scene.apply(&document);
     }
@@ -88,7 +88,7 @@ fn comparable(fact: &Fact) -> Fact {
             Fact::AddressPool(Arc::new(AddressPool { created: None, ..AddressPool::clone(it) }))
         }
         Fact::Announcing(it) => {
-            Fact::Announcing(Arc::new(AnnouncingObject { created: None, ..AnnouncingObject::clone(it) }))
+            Fact::Announcing(Arc::new(AnnouncementObject { created: None, ..AnnouncementObject::clone(it) }))
         }
         Fact::HttpRoute(it) => {
             Fact::HttpRoute(Arc::new(HttpRoute { meta: meta(&it.meta), ..HttpRoute::clone(it) }))
@@ -105,7 +105,7 @@ async fn the_same_mistakes_are_refused_for_the_same_fields() {
     let mut differ = Vec::new();
     for document in documents(BROKEN, &scene.namespace) {
         let broken = read(&document).result.expect_err("a folder refuses it");
-        let ours: BTreeSet<String> = broken.faults.iter().map(|it| plain(&it.field)).collect();
+        let ours: BTreeSet<String> = broken.errors.iter().map(|it| plain(&it.field)).collect();
         match refused(&client, &document, &scene.namespace).await {
             Some((theirs, _)) if theirs == ours => {}
             // What cannot be decoded is refused before anything is looked at: the message alone says what it is about.

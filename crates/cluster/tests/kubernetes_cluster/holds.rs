@@ -49,11 +49,11 @@ impl Held {
         self.heard.until("the Service is told", |it| it.service(&namespace, name).is_some()).await;
         let object = ObjectRef::new(Kind::Service, namespace.as_str(), name);
         let unit =
-            Unit::Hold(Owner::Object { object, uid: self.field(name, ".metadata.uid").as_str().into() });
+            Unit::Finalizer(Owner::Object { object, uid: self.field(name, ".metadata.uid").as_str().into() });
         // What is written here is what the driver goes by.
         let seen = async |driver: &FinalizerDriver| {
             let observed =
-                driver.observe(&Context::default(), &unit, &Desired::Held).await.expect("is observed");
+                driver.observe(&Context::default(), &unit, &Desired::Finalizer).await.expect("is observed");
             format!("{observed:?}").contains(&format!("{version:?}")).then_some(())
         };
         let driver = &self.driver;
@@ -94,25 +94,25 @@ async fn a_service_with_a_class_is_held_by_our_own_finalizer_which_no_other_cont
     for (name, class) in [("plain", None), ("classed", Some(CLASS))] {
         held.make(name, class);
         let unit = held.unit(name).await;
-        passes(&held.driver, &unit, &[Desired::Held, Desired::Absent]).await;
+        passes(&held.driver, &unit, &[Desired::Finalizer, Desired::Absent]).await;
         held.has(name, &[]);
-        assert_eq!(held.work(name, &Desired::Held).await.0, 1);
-        assert_eq!(held.work(name, &Desired::Held).await.0, 0);
+        assert_eq!(held.work(name, &Desired::Finalizer).await.0, 1);
+        assert_eq!(held.work(name, &Desired::Finalizer).await.0, 0);
         held.has(name, &[if class.is_some() { OWN } else { COMMON }]);
     }
     // Of a version that knew the common one alone, and of another controller, which has something to take away by it.
     for (name, manager, finalizers) in [("old", "seaway", vec![OWN]), ("theirs", "occm", vec![COMMON, OWN])] {
         held.make(name, Some(CLASS));
         held.holds(name, manager);
-        assert_eq!(held.work(name, &Desired::Held).await.0, 1);
+        assert_eq!(held.work(name, &Desired::Finalizer).await.0, 1);
         held.has(name, &finalizers);
-        assert_eq!(held.work(name, &Desired::Held).await.0, 0);
+        assert_eq!(held.work(name, &Desired::Finalizer).await.0, 0);
     }
     // Where it is being deleted by then, the common one holds it as before: none can be added.
     held.make("going", Some(CLASS));
     held.holds("going", "seaway");
     held.scene.here(&["delete", "service", "going", "--wait=false"]);
-    assert_eq!(held.work("going", &Desired::Held).await, (0, Vec::new()));
+    assert_eq!(held.work("going", &Desired::Finalizer).await, (0, Vec::new()));
     held.has("going", &[COMMON]);
     held.scene.here(&["delete", "service", "old", "--wait=false"]);
     held.has("old", &[OWN]);
@@ -148,7 +148,7 @@ async fn a_policy_that_does_not_know_our_finalizer_lets_the_common_one_hold_a_se
     })
     .await;
     held.make("classed", Some(CLASS));
-    let (steps, told) = held.work("classed", &Desired::Held).await;
+    let (steps, told) = held.work("classed", &Desired::Finalizer).await;
     assert_eq!((steps, told), (1, Vec::new()));
     held.has("classed", &[COMMON]);
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostReports, LeaderElection, LeaseTimings, ProgramInfo};
+use seaway_cluster::{HostStatusWriter, LeaderElection, LeaseTimings, ProgramInfo};
 use seaway_model::{
     Fact, Reason,
-    fact::{FactRef, HostSays, NotServed},
+    fact::{FactRef, HostStatus, UnservedAddress},
 };
 
 use tokio::time::{Instant, timeout};
@@ -22,16 +22,16 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
     let life = LeaderElection::start_host_lease(&cluster, &name, TERMS);
-    let reports = HostReports::start(&cluster, &name, ProgramInfo::default());
-    let says = |applied| HostSays {
+    let reports = HostStatusWriter::start(&cluster, &name, ProgramInfo::default());
+    let says = |applied| HostStatus {
         applied,
         addresses: vec!["10.0.0.1".parse().expect("an address")],
-        not_served: vec![NotServed {
+        not_served: vec![UnservedAddress {
             address: "192.0.2.31".parse().expect("an address"),
             reason: Reason::PortInUse,
             message: "nginx listens there".into(),
         }],
-        ..HostSays::default()
+        ..HostStatus::default()
     };
     reports.publish(says(7));
     let reference = FactRef::Host(name.as_str().into());
@@ -83,7 +83,7 @@ async fn a_host_that_says_much_is_written_once_a_second_at_most() {
     // It does not seem dead in between: that would count as something new.
     let terms = LeaseTimings { term: Duration::from_secs(600), ..TERMS };
     let life = LeaderElection::start_host_lease(&cluster, &name, terms);
-    let reports = HostReports::start(&cluster, &name, ProgramInfo::default());
+    let reports = HostStatusWriter::start(&cluster, &name, ProgramInfo::default());
     let applied = |it: &Heard| match it.facts.get(&reference) {
         Some(Fact::Host(it)) => it.applied,
         _ => 0,
@@ -94,7 +94,7 @@ async fn a_host_that_says_much_is_written_once_a_second_at_most() {
         let before = applied(&heard);
         eventually("something new is written", async || {
             said += 1;
-            reports.publish(HostSays { applied: said, ..HostSays::default() });
+            reports.publish(HostStatus { applied: said, ..HostStatus::default() });
             timeout(Duration::from_millis(10), heard.until("", |it| applied(it) != before)).await.ok()
         })
         .await;
@@ -112,8 +112,8 @@ async fn what_a_host_said_goes_when_its_node_is_deleted() {
     let name = scene.namespace.clone();
     scene.apply(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"));
     let cluster = scene.connect().await;
-    let reports = HostReports::start(&cluster, &name, ProgramInfo::default());
-    reports.publish(HostSays { applied: 1, ..HostSays::default() });
+    let reports = HostStatusWriter::start(&cluster, &name, ProgramInfo::default());
+    reports.publish(HostStatus { applied: 1, ..HostStatus::default() });
     let is_there = || scene.try_kubectl(&["get", "lbhost", &name], "").is_ok();
     eventually("it is written", async || is_there().then_some(())).await;
     drop(reports);
@@ -128,7 +128,7 @@ async fn a_host_that_died_and_starts_anew_lives_at_once_and_a_rival_of_its_name_
     let cluster = scene.connect().await;
     let terms = LeaseTimings { term: Duration::from_secs(600), renew: Duration::from_millis(300) };
     let lives = async |it: &LeaderElection| {
-        let mut leading = it.leading();
+        let mut leading = it.leadership();
         timeout(PATIENCE, leading.changed_from(false)).await.expect("it waits for nobody's term");
     };
     let dead = LeaderElection::start_host_lease(&cluster, &name, terms);
@@ -143,7 +143,7 @@ async fn a_host_that_died_and_starts_anew_lives_at_once_and_a_rival_of_its_name_
     assert!(met.expect("it goes on").as_deref().is_some_and(|it| it.starts_with(&name)));
     assert_eq!(*second.rival().borrow(), None, "who came last has it");
     first.resign().await;
-    assert!(second.leading().is_now(), "who goes first takes it from nobody");
+    assert!(second.leadership().is_held(), "who goes first takes it from nobody");
     second.resign().await;
     scene.kubectl(&["delete", "lease", &format!("seaway-host-{name}"), "-n", "default"]);
 }

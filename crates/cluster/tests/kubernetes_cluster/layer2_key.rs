@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use seaway_cluster::{Access, Cluster, CredentialSource, Leading, make_layer2_key};
+use seaway_cluster::{Cluster, ClusterAccess, CredentialSource, Leadership, make_layer2_key};
 use seaway_testkit::kubernetes::Gate;
 
 use crate::scene::{PACE, Scene, eventually};
@@ -12,7 +12,7 @@ const COMPONENT: &str = include_str!("../../../../deploy/kubernetes/components/l
 async fn connect(kubeconfig: &Path, namespace: &str) -> Cluster {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let namespace = Some(namespace.into());
-    let access = Access { credentials, namespace, metallb: "".into(), copies: None, pace: PACE };
+    let access = ClusterAccess { credentials, namespace, metallb: "".into(), copies: None, pace: PACE };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
 
@@ -27,7 +27,7 @@ async fn a_key_is_made_where_there_is_none_and_one_in_use_is_never_replaced() {
     let creates = format!("POST /api/v1/namespaces/{}/secrets", scene.namespace);
     let lead = async |requests: usize| {
         let cluster = connect(gate.kubeconfig(), &scene.namespace).await;
-        let leads = tokio::spawn(make_layer2_key(cluster, Leading::always()));
+        let leads = tokio::spawn(make_layer2_key(cluster, Leadership::always()));
         eventually("it has asked", async || (gate.count(&creates) == requests).then_some(())).await;
         leads.abort();
     };

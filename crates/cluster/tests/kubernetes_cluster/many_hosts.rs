@@ -20,8 +20,10 @@ use kube::{
     api::{PostParams, WatchEvent, WatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use seaway_cluster::{HostLeases, HostReports, Leading, ProgramInfo, WatchTimings, selector_of_host};
-use seaway_model::{Change, Fact, Name, fact::HostSays};
+use seaway_cluster::{
+    ExpiredHostPolicy, HostStatusWriter, Leadership, ProgramInfo, WatchTimings, selector_of_host,
+};
+use seaway_model::{Change, Fact, Name, fact::HostStatus};
 use seaway_testkit::{kubernetes, skip};
 use serde_json::json;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
@@ -128,10 +130,10 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     // What they watch: their own object, slices of all, and Addresses.
     let patient = WatchTimings { answer: PATIENCE, ..PACE };
     let cluster = connect(&scene.kubeconfig, patient).await;
-    let says = |host: usize, applied| HostSays {
+    let says = |host: usize, applied| HostStatus {
         applied,
         addresses: vec![IpAddr::from([10, 0, (host / 250) as u8, (host % 250) as u8])],
-        ..HostSays::default()
+        ..HostStatus::default()
     };
     let name = |host: usize| format!("host-{host}");
     let listed = api(&client, "LoadBalancerHost").list(&Default::default()).await.expect("is listed");
@@ -147,7 +149,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
         tasks.spawn(follow(api(&client, "LoadBalancerHostSlice"), None, version.clone(), other.clone()));
         let (tell, mut addresses) = mpsc::unbounded_channel();
         tasks.spawn(follow(api(&client, "Address"), None, version.clone(), tell));
-        let writer = Arc::new(HostReports::start(&cluster, &name(host), ProgramInfo::default()));
+        let writer = Arc::new(HostStatusWriter::start(&cluster, &name(host), ProgramInfo::default()));
         reports.push(writer.clone());
         tasks.spawn(async move {
             while let Some(version) = addresses.recv().await {
@@ -159,8 +161,8 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     let gathering =
         connect(&scene.kubeconfig, WatchTimings { gather: WatchTimings::default().gather, ..patient }).await;
     let (tell, mut changes) = mpsc::channel(1_024);
-    let mut controller = gathering.watch(tell.clone(), HostLeases::Ignored);
-    controller.gather_addresses(&gathering, Leading::always(), tell);
+    let mut controller = gathering.watch(tell.clone(), ExpiredHostPolicy::Ignored);
+    controller.gather_addresses(&gathering, Leadership::always(), tell);
     let mut applied: HashMap<Name, u64> = HashMap::new();
     let mut hear = async |at_least: u64| {
         while applied.values().filter(|it| **it >= at_least).count() < HOSTS {
@@ -291,7 +293,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     let again = applied.values().max().copied().unwrap_or_default() + 1;
     let started: Vec<_> = (0..HOSTS)
         .map(|host| {
-            let writer = HostReports::start(&cluster, &name(host), ProgramInfo::default());
+            let writer = HostStatusWriter::start(&cluster, &name(host), ProgramInfo::default());
             writer.publish(says(host, again));
             writer
         })
@@ -332,12 +334,12 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
     let Some(scene) = Scene::up("others") else { return };
     let cluster = connect(&scene.kubeconfig, PACE).await;
     let [a, b] = ["a", "b"].map(|it| Name::from(format!("{}-{it}", scene.namespace)));
-    let says = |applied, address: [u8; 4]| HostSays {
+    let says = |applied, address: [u8; 4]| HostStatus {
         applied,
         addresses: vec![address.into()],
-        ..HostSays::default()
+        ..HostStatus::default()
     };
-    let writer = HostReports::start(&cluster, &b, ProgramInfo::default());
+    let writer = HostStatusWriter::start(&cluster, &b, ProgramInfo::default());
     writer.publish(says(7, [10, 9, 9, 1]));
     let is = async |applied: &str, calm: bool| {
         let path = "jsonpath={.status.applied} {.status.addressesChanged}";
@@ -365,7 +367,7 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
     );
 
     // Its own object it hears whatever changes there.
-    let own = HostReports::start(&cluster, &a, ProgramInfo::default());
+    let own = HostStatusWriter::start(&cluster, &a, ProgramInfo::default());
     own.publish(says(1, [10, 9, 9, 3]));
     eventually("it is written", async || scene.try_kubectl(&["get", "lbhost", &a], "").ok()).await;
     scene.kubectl(&["patch", "lbhost", &a, "--type=merge", "-p", r#"{"spec":{"drain":true}}"#]);
@@ -401,11 +403,11 @@ async fn hosts_say_what_they_serve_and_hear_of_each_other_though_definitions_are
     scene.cluster.define(&lines.join("\n"));
 
     let cluster = scene.connect().await;
-    let writer = HostReports::start(&cluster, "b", ProgramInfo::default());
-    let says = |applied, last| HostSays {
+    let writer = HostStatusWriter::start(&cluster, "b", ProgramInfo::default());
+    let says = |applied, last| HostStatus {
         applied,
         addresses: vec![IpAddr::from([10, 9, 9, last])],
-        ..HostSays::default()
+        ..HostStatus::default()
     };
     writer.publish(says(7, 1));
     let path = "jsonpath={.status.applied}";

@@ -54,11 +54,11 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let control = connect(&by_token(&scene, folder.path(), "seaway-controller", &[])).await;
     let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
-    campaign.leading().changed_from(false).await;
+    campaign.leadership().changed_from(false).await;
     let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
     let (tell, mut told) = mpsc::channel(64);
-    let keeper = NameOwnerWriter::start(&control, campaign.leading(), SOON, tell.clone());
-    let idle = NameOwnerWriter::start(&control, second.leading(), SOON, tell);
+    let keeper = NameOwnerWriter::start(&control, campaign.leadership(), SOON, tell.clone());
+    let idle = NameOwnerWriter::start(&control, second.leadership(), SOON, tell);
 
     let (one, two, evil) =
         (owner("shop", &["a.example"]), owner("shop", &["a.example", "b.example"]), owner("evil", &[]));

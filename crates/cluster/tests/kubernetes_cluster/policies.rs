@@ -12,9 +12,9 @@ use kube::{
     core::GroupVersionKind,
 };
 use seaway_cluster::{
-    Access, Cluster, CredentialSource, HostReports, LeaderElection, LeaseTimings, ProgramInfo,
+    Cluster, ClusterAccess, CredentialSource, HostStatusWriter, LeaderElection, LeaseTimings, ProgramInfo,
 };
-use seaway_model::fact::HostSays;
+use seaway_model::fact::HostStatus;
 use seaway_testkit::kubernetes::client;
 use serde_json::{Value, json};
 
@@ -61,7 +61,8 @@ pub(crate) fn by_token(scene: &Scene, folder: &Path, account: &str, bound: &[&st
 
 pub(crate) async fn connect(kubeconfig: &Path) -> Cluster {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
-    let access = Access { credentials, namespace: Some(SYSTEM.into()), pace: PACE, ..Access::default() };
+    let access =
+        ClusterAccess { credentials, namespace: Some(SYSTEM.into()), pace: PACE, ..ClusterAccess::default() };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
 
@@ -158,9 +159,9 @@ async fn a_host_s_token_writes_what_is_that_host_s_alone() {
     // Its own, as it writes them: made, changed, given back.
     let own = connect(&of_a).await;
     let life = LeaderElection::start_host_lease(&own, "a", LeaseTimings::HOST);
-    life.leading().changed_from(false).await;
-    let reports = HostReports::start(&own, "a", ProgramInfo::default());
-    reports.publish(HostSays { applied: 7, ..HostSays::default() });
+    life.leadership().changed_from(false).await;
+    let reports = HostStatusWriter::start(&own, "a", ProgramInfo::default());
+    reports.publish(HostStatus { applied: 7, ..HostStatus::default() });
     eventually("the host says how far it is", async || {
         let told = hosts(&admin).get("a").await.ok()?;
         (told.data["status"]["applied"] == "7").then_some(())

@@ -10,9 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Access, Cluster, CredentialSource, HostLeases, WantedSecrets, Watch, WatchTimings};
+use seaway_cluster::{
+    Cluster, ClusterAccess, CredentialSource, ExpiredHostPolicy, WantedSecrets, Watch, WatchTimings,
+};
 use seaway_model::{Change, Kind, ObjectRef, Problem};
-use seaway_testkit::{kubernetes, told::Told};
+use seaway_testkit::{kubernetes, told::SourceReports};
 use tokio::{
     sync::{Mutex as Turns, mpsc},
     time::timeout,
@@ -120,7 +122,7 @@ impl Drop for Scene {
 /// Why watches of this thread ended is printed, if the test fails.
 pub(crate) fn logged() -> tracing::subscriber::DefaultGuard {
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter("seaway_cluster=info,seaway_cluster::watch::feed=debug")
+        .with_env_filter("seaway_cluster=info,seaway_cluster::watch::reflector=debug")
         .with_ansi(false)
         .with_test_writer()
         .finish();
@@ -131,21 +133,21 @@ pub(crate) async fn connect(kubeconfig: &Path, pace: WatchTimings) -> Cluster {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     // Tests have namespaces of their own, all at once: pools of all are read.
     let namespace = Some("default".into());
-    let access = Access { credentials, namespace, metallb: "".into(), copies: None, pace };
+    let access = ClusterAccess { credentials, namespace, metallb: "".into(), copies: None, pace };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
 
 /// What a World would know.
 pub(crate) struct Heard {
-    told: Told,
+    told: SourceReports,
     changes: mpsc::Receiver<Change>,
     watch: Watch,
 }
 
 impl Deref for Heard {
-    type Target = Told;
+    type Target = SourceReports;
 
-    fn deref(&self) -> &Told {
+    fn deref(&self) -> &SourceReports {
         &self.told
     }
 }
@@ -153,7 +155,7 @@ impl Deref for Heard {
 impl Heard {
     pub(crate) fn of(cluster: &Cluster) -> Heard {
         let (tell, changes) = mpsc::channel(1024);
-        Heard { told: Told::default(), changes, watch: cluster.watch(tell, HostLeases::Watched) }
+        Heard { told: SourceReports::default(), changes, watch: cluster.watch(tell, ExpiredHostPolicy::Watched) }
     }
 
     pub(crate) fn want(&self, wanted: WantedSecrets) {

@@ -16,7 +16,7 @@ use kube::{
 use seaway_cluster::{WatchTimings, crds};
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
 use seaway_testkit::{
-    faults::{Fault, Hold},
+    faults::{Fault, RequestHold},
     kubernetes::{Gate, client},
 };
 
@@ -66,7 +66,7 @@ async fn what_is_compacted_away_is_listed_again_and_what_stayed_is_never_gone() 
     let version = listed.metadata.resource_version.expect("a list has one");
 
     // Its watch ends, and it does not get through before the past is forgotten.
-    let hold = Hold::new();
+    let hold = RequestHold::new();
     gate.fail(Fault::on(SERVICES).always().hold(&hold));
     scene.cluster.kill_api();
     heard.during(hold.reached(1)).await;

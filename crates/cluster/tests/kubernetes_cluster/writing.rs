@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use seaway_cluster::{AddressDriver, Leading, StatusDriver};
+use seaway_cluster::{AddressDriver, Leadership, StatusDriver};
 use seaway_engine::{Context, Driver, Fence, ProblemLog};
 use seaway_model::{
     Address, AddressState, Desired, Fact, Kind, L4, ListenerId, ObjectRef, Owner, Problem, Reason, Status,
-    Unit, fact::FactRef, outcome::Serving,
+    Unit, fact::FactRef, outcome::ServingSocket,
 };
 use seaway_testkit::conformance::{Turn, each_walk, passes, wanders};
 
@@ -125,10 +125,10 @@ async fn who_does_not_lead_writes_nothing() {
         "test",
         seaway_cluster::LeaseTimings::LEADER,
     );
-    let leading = campaign.leading();
+    let leading = campaign.leadership();
     campaign.resign().await;
     let driver = AddressDriver::new(cluster);
-    let follows = Context::fenced(Fence::new(move || leading.is_now()));
+    let follows = Context::fenced(Fence::new(move || leading.is_held()));
     let unit = Unit::Address("192.0.2.39".parse().expect("an address"));
     let wanted = desired("192.0.2.39", &["a"]);
     let mut observed = driver.observe(&Context::default(), &unit, &wanted).await.expect("is observed");
@@ -187,7 +187,7 @@ impl Told {
         heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
         let uid = heard.service(&namespace, "shop").expect("is told").meta.uid.clone();
         let owner = Owner::Object { object: ObjectRef::new(Kind::Service, namespace, "shop"), uid };
-        let driver = StatusDriver::new(cluster, Leading::always(), ProblemLog::default());
+        let driver = StatusDriver::new(cluster, Leadership::always(), ProblemLog::default());
         Some(Told { heard, driver, owner, scene })
     }
 
@@ -197,13 +197,17 @@ impl Told {
         Desired::Status(Arc::new(Status {
             owner: self.owner.clone(),
             addresses: vec![ip],
-            serving: if served { vec![Serving { ip, protocol: L4::Tcp, port: 80 }] } else { Vec::new() },
+            serving: if served {
+                vec![ServingSocket { ip, protocol: L4::Tcp, port: 80 }]
+            } else {
+                Vec::new()
+            },
             members: 1,
             ready: served,
             problems: problems.collect(),
             pool: None,
             announced: None,
-            shown: seaway_model::outcome::Shown::default(),
+            shown: seaway_model::outcome::PublishedAs::default(),
             waits: None,
             takes_over: true,
             unreported: false,
@@ -276,7 +280,7 @@ fn statuses_survive_cuts_and_restarts_at_any_step() {
         let cluster = told.scene.connect().await;
         let mut heard = Heard::of(&cluster);
         heard.until("the Service is told", |it| it.service(&told.scene.namespace, "shop").is_some()).await;
-        StatusDriver::new(cluster, Leading::always(), ProblemLog::default())
+        StatusDriver::new(cluster, Leadership::always(), ProblemLog::default())
     };
     let says = async |_: &StatusDriver, desired: &Desired| {
         let ingress = told.field(".status.loadBalancer.ingress[*].ip");
@@ -310,7 +314,7 @@ async fn a_service_tells_its_address_and_each_change_is_one_event() {
     let (cluster, namespace) = (told.scene.connect().await, told.scene.namespace.clone());
     told.heard = Heard::of(&cluster);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = StatusDriver::new(cluster, Leading::always(), ProblemLog::default());
+    told.driver = StatusDriver::new(cluster, Leadership::always(), ProblemLog::default());
     assert_eq!(told.work(&told.status("192.0.2.23", true, &[])).await.0, 0, "a restart writes nothing");
     told.work(&told.status("192.0.2.23", false, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.23");
@@ -346,7 +350,7 @@ async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_
     let connected = told.scene.connect().await;
     told.heard = Heard::of(&connected);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = StatusDriver::new(connected, Leading::always(), ProblemLog::default());
+    told.driver = StatusDriver::new(connected, Leadership::always(), ProblemLog::default());
     told.work(&told.status("192.0.2.24", true, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ipMode"), "Proxy");
     let wrong = told.heard.wrong(&told.scene);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{Cluster, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter};
+use seaway_cluster::{Cluster, FirstClaims, Leadership, NameOwnerTimings, NameOwnerWriter};
 use seaway_model::{Change, fact::NameOwner, load_balancer::HostPattern};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -35,7 +35,7 @@ fn object(namespace: &str, version: u8, hosts: &str) -> String {
 
 fn leader(cluster: &Cluster) -> (NameOwnerWriter, mpsc::Receiver<Change>) {
     let (tell, told) = mpsc::channel(64);
-    (NameOwnerWriter::start(cluster, Leading::always(), PACE, tell), told)
+    (NameOwnerWriter::start(cluster, Leadership::always(), PACE, tell), told)
 }
 
 async fn next(asked: &mut mpsc::UnboundedReceiver<String>) -> String {
@@ -117,7 +117,7 @@ async fn what_a_namespace_no_longer_claims_is_removed_only_as_it_was_looked_at()
     let (cluster, mut asked, _folder) = server(vec![("/nameowners/shop", shop), ("/nameowners", cart)]).await;
     let pace = NameOwnerTimings { keep: Duration::ZERO, ..PACE };
     let (tell, _told) = mpsc::channel(64);
-    let keeper = NameOwnerWriter::start(&cluster, Leading::always(), pace, tell);
+    let keeper = NameOwnerWriter::start(&cluster, Leadership::always(), pace, tell);
     keeper.set_claims(says(&[], &[&one]));
     next(&mut asked).await;
     let removed = next(&mut asked).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostLeases, WantedSecrets, WatchTimings};
+use seaway_cluster::{ExpiredHostPolicy, WantedSecrets, WatchTimings};
 use seaway_model::{Kind, ObjectRef};
 
 use crate::{
@@ -109,7 +109,8 @@ async fn announcements_of_metallb_are_reported_once_each_while_they_are_there() 
         "/namespaces/default/l2advertisements?",
         vec![Answer::Whole(200, list("13", &[advertisement("lan", "13")])), Answer::Stream(events)],
     )];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
+    let mut heard =
+        begin_as(ExpiredHostPolicy::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     let told = "Unsupported: Seaway does not act on it";
     assert!(heard.next().await.starts_with(told));
     assert_eq!(heard.next().await, "synced");
@@ -127,7 +128,8 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
         ("/namespaces/default/l2advertisements?", answers),
         ("/namespaces/default/bgppeers?", vec![forbidden()]),
     ];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
+    let mut heard =
+        begin_as(ExpiredHostPolicy::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     assert_eq!(heard.next().await, "synced", "what may not be seen counts as none");
     assert!(heard.next().await.starts_with("Unsupported"), "and no refusal was told before");
 
@@ -138,7 +140,7 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
         ("/namespaces/default/l2advertisements?", refused()),
         ("/namespaces/default/bgppeers?", refused()),
     ];
-    let mut heard = begin_as(HostLeases::Watched, patient, Kind::MetallbBGPPeer, &[], scripts).await;
+    let mut heard = begin_as(ExpiredHostPolicy::Watched, patient, Kind::MetallbBGPPeer, &[], scripts).await;
     assert_eq!(heard.next().await, "synced");
     let mut asked = vec![heard.asked().await];
     asked.extend(std::iter::from_fn(|| heard.asked.try_recv().ok()));
@@ -151,7 +153,7 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
 async fn who_may_not_list_leases_of_hosts_says_so_until_it_may() {
     let leases = vec![forbidden(), forbidden(), Answer::Whole(200, list("9", &[]))];
     let scripts = vec![("/leases?", leases)];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::LoadBalancerHost, &[], scripts).await;
+    let mut heard = begin_as(ExpiredHostPolicy::Watched, pace(), Kind::LoadBalancerHost, &[], scripts).await;
     let mut told = Vec::new();
     while told.last().is_none_or(|it| it != "well") {
         told.push(heard.next().await);

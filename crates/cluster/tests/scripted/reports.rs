@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use seaway_cluster::{AddressCounts, Leading, PoolReport, PoolReports};
+use seaway_cluster::{AddressCounts, Leadership, PoolStatus, PoolStatusWriter};
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 use tokio::time::{Instant, timeout};
 
@@ -14,10 +14,10 @@ fn own_pool(status: &str) -> String {
     )
 }
 
-fn counted(assigned: u128, problems: Vec<Problem>) -> BTreeMap<ObjectRef, PoolReport> {
+fn counted(assigned: u128, problems: Vec<Problem>) -> BTreeMap<ObjectRef, PoolStatus> {
     let v4 = AddressCounts { assigned, available: 9 };
     let object = ObjectRef::new(Kind::AddressPool, "", "p");
-    [(object, PoolReport { v4, problems, ..PoolReport::default() })].into()
+    [(object, PoolStatus { v4, problems, ..PoolStatus::default() })].into()
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_pool_that_counts_on_is_ready_since_it_was_and_one_that_is_not_any_mor
         Answer::Whole(200, pool()),
     ];
     let (cluster, mut asked, _folder) = server(vec![("/addresspools", answers)]).await;
-    let reports = PoolReports::start(&cluster, Leading::always());
+    let reports = PoolStatusWriter::start(&cluster, Leadership::always());
     let mut next = async || {
         timeout(Duration::from_secs(90), asked.recv()).await.expect("is asked in time").expect("is asked")
     };
@@ -53,7 +53,7 @@ async fn a_pool_that_may_not_be_written_is_tried_less_and_less_often() {
     let (cluster, mut asked, _folder) =
         server(vec![("/addresspools", (0..99).map(|_| forbidden()).collect())]).await;
     let slow = cluster.clone();
-    let reports = PoolReports::start(&slow, Leading::always());
+    let reports = PoolStatusWriter::start(&slow, Leadership::always());
     reports.publish(counted(1, vec![]));
     let mut at = Vec::new();
     for _ in 0..4 {

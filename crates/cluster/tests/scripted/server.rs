@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Access, Cluster, CredentialSource, WatchTimings};
+use seaway_cluster::{Cluster, ClusterAccess, CredentialSource, WatchTimings};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -82,7 +82,7 @@ pub(crate) async fn server_with(
     std::fs::write(&path, kubeconfig).expect("is written");
     let credentials = CredentialSource::Kubeconfig { path, context: None };
     let (namespace, copies) = (Some("default".into()), copies.map(Into::into));
-    let access = Access { credentials, namespace, metallb: "default".into(), copies, pace };
+    let access = ClusterAccess { credentials, namespace, metallb: "default".into(), copies, pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");
     (cluster, asked, folder)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostLeases, Leading, WatchTimings};
+use seaway_cluster::{ExpiredHostPolicy, Leadership, WatchTimings};
 use seaway_model::{Change, Reason};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -156,9 +156,9 @@ async fn the_leader_writes_each_host_into_its_slice_and_the_first_slice_last() {
     let (cluster, mut asked, _folder) =
         server(vec![("/loadbalancerhostslices", slices), ("/loadbalancerhosts?", hosts)]).await;
     let (tell, mut changes) = mpsc::channel(64);
-    let mut watch = cluster.watch(tell.clone(), HostLeases::Watched);
+    let mut watch = cluster.watch(tell.clone(), ExpiredHostPolicy::Watched);
     tokio::spawn(async move { while changes.recv().await.is_some() {} });
-    watch.gather_addresses(&cluster, Leading::always(), tell);
+    watch.gather_addresses(&cluster, Leadership::always(), tell);
     let mut writes = Vec::new();
     while writes.len() < 5 {
         let it = next(&mut asked).await;
@@ -187,8 +187,8 @@ async fn that_slices_may_not_be_kept_or_are_not_defined_is_a_problem_until_they_
         let (cluster, _asked, _folder) =
             server(vec![("/loadbalancerhostslices", slices), ("/loadbalancerhosts?", hosts)]).await;
         let (tell, mut changes) = mpsc::channel(64);
-        let mut watch = cluster.watch(tell.clone(), HostLeases::Watched);
-        watch.gather_addresses(&cluster, Leading::always(), tell);
+        let mut watch = cluster.watch(tell.clone(), ExpiredHostPolicy::Watched);
+        watch.gather_addresses(&cluster, Leadership::always(), tell);
         let mut reasons = Vec::new();
         while reasons.last().is_none_or(|it: &Option<Reason>| it.is_some()) {
             let change =

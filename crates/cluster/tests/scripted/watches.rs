@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{HostLeases, WantedSecrets, Watch, WatchTimings};
+use seaway_cluster::{ExpiredHostPolicy, WantedSecrets, Watch, WatchTimings};
 use seaway_model::{
     Change, Fact, Kind, ObjectRef,
     fact::{FactRef, HostReport, Secret, TLS_SECRET},
@@ -48,11 +48,11 @@ pub(crate) async fn begin_at(
     known: &[Fact],
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> Heard {
-    begin_as(HostLeases::Ignored, pace, kind, known, scripts).await
+    begin_as(ExpiredHostPolicy::Ignored, pace, kind, known, scripts).await
 }
 
 pub(crate) async fn begin_as(
-    pulses: HostLeases,
+    pulses: ExpiredHostPolicy,
     pace: WatchTimings,
     kind: Kind,
     known: &[Fact],
@@ -87,7 +87,7 @@ pub(crate) async fn begin_copied(
 ) -> Heard {
     let (cluster, asked, folder) = server_with(pace, Some(copies), scripts).await;
     let (tell, changes) = mpsc::channel(64);
-    let watch = cluster.watch(tell, HostLeases::Ignored);
+    let watch = cluster.watch(tell, ExpiredHostPolicy::Ignored);
     Heard { changes, asked, kind: Kind::Secret, watch, _folder: folder }
 }
 
@@ -121,8 +121,8 @@ impl Heard {
                     }
                 }
                 Change::Synced(it) if it == kind => return "synced".to_owned(),
-                Change::SetBack => return "set back".to_owned(),
-                Change::NotAsked(it) if it == kind => return "not asked".to_owned(),
+                Change::SourceRestored => return "set back".to_owned(),
+                Change::NotWatched(it) if it == kind => return "not asked".to_owned(),
                 Change::Reported(_, problems) => {
                     return problems
                         .first()
@@ -464,7 +464,8 @@ async fn a_controller_that_may_not_list_hosts_waits_and_one_that_may_no_longer_f
         answers.extend(refused(9));
         answers.extend([listed("9"), Answer::Stream(vec![event("ADDED", &host("b", "12", "10.0.0.2"))])]);
         let scripts = vec![("/loadbalancerhosts?", answers)];
-        let mut heard = begin_as(HostLeases::Watched, pace(), Kind::LoadBalancerHost, &[], scripts).await;
+        let mut heard =
+            begin_as(ExpiredHostPolicy::Watched, pace(), Kind::LoadBalancerHost, &[], scripts).await;
         let mut told = Vec::new();
         while told.last().is_none_or(|it| it != "put b") {
             told.push(heard.next().await);

@@ -13,19 +13,19 @@ const SLOWER: u64 = 60;
 const MOST: u64 = 15 * 60;
 
 #[derive(Default)]
-pub(super) struct Gates(HashMap<Acme, Gate>);
+pub(super) struct Backoffs(HashMap<Acme, Backoff>);
 
 /// Why, and until when.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Gate {
+pub(super) struct Backoff {
     failures: u32,
     /// In seconds since 1970.
     pub(super) until: u64,
     pub(super) why: String,
 }
 
-impl Gates {
-    pub(super) fn closed(&self, acme: &Acme, now: u64) -> Option<&Gate> {
+impl Backoffs {
+    pub(super) fn closed(&self, acme: &Acme, now: u64) -> Option<&Backoff> {
         // A clock that was set back keeps nothing closed for longer than it may be.
         self.0.get(acme).filter(|it| now < it.until && it.until <= now.saturating_add(MOST))
     }
@@ -45,7 +45,7 @@ impl Gates {
                 schedule::wait(failures).as_secs().max(asked).min(MOST)
             }
         };
-        let gate = Gate { failures, until: now.saturating_add(wait), why: error.to_string() };
+        let gate = Backoff { failures, until: now.saturating_add(wait), why: error.to_string() };
         self.0.insert(acme.clone(), gate);
         !is_limit
     }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn an_authority_that_is_away_is_tried_once_for_all_and_its_limits_are_one_names() {
-        let (mut gates, here, there) = (Gates::default(), acme("https://a"), acme("https://b"));
+        let (mut gates, here, there) = (Backoffs::default(), acme("https://a"), acme("https://b"));
         let away = AcmeError::Unreachable { url: "https://a".into(), why: "refused".into() };
         let mut now = 1_000;
         for wait in [60, 300, 900, 900] {

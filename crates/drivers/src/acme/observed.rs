@@ -12,8 +12,8 @@ use seaway_model::{
 };
 
 use super::{
-    LOOK_WHILE_WAITING, Life, SOON, attempt::Attempt, gates::Gate, millis, renewal::Renewal, schedule,
-    seconds, stored::Stored,
+    LOOK_WHILE_WAITING, ProcessPhase, SOON, attempt::Attempt, gates::Backoff, millis, renewal::Renewal,
+    schedule, seconds, stored::StoredCertificate,
 };
 
 /// Where nothing is under way: a certificate that somebody put there, or removed, is noticed within this time.
@@ -30,14 +30,14 @@ pub struct Observed {
     /// What is wanted.
     pub(super) order: Option<Arc<CertificateOrder>>,
     pub(super) now: SystemTime,
-    pub(super) life: Life,
-    pub(super) stored: Option<Stored>,
+    pub(super) life: ProcessPhase,
+    pub(super) stored: Option<StoredCertificate>,
     pub(super) attempt: Option<Attempt>,
     pub(super) failed: FailedOrders,
     /// Why the last attempt failed.
     pub(super) why: Option<(String, Duration)>,
     /// The authority is not asked now.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<Backoff>,
     /// What its authority has said of a renewal.
     pub(super) renewal: Option<Renewal>,
     /// Nothing was told of it yet, and what is stored comes first.
@@ -56,7 +56,7 @@ impl Observed {
     }
 
     /// What is stored, if it is of the authority that is asked.
-    pub(super) fn renewable(&self) -> Option<&Stored> {
+    pub(super) fn renewable(&self) -> Option<&StoredCertificate> {
         self.stored.as_ref().filter(|it| it.is_current)
     }
 
@@ -78,7 +78,7 @@ impl Observed {
     }
 
     pub(super) fn may_ask(&self, order: &CertificateOrder) -> bool {
-        self.life == Life::Serving && !self.is_first && self.asks_in(order) == Some(Duration::ZERO)
+        self.life == ProcessPhase::Serving && !self.is_first && self.asks_in(order) == Some(Duration::ZERO)
     }
 
     /// For how long what is shown is still good, in seconds.
@@ -92,7 +92,7 @@ impl Observed {
     }
 
     pub(super) fn may_begin(&self, order: &CertificateOrder) -> bool {
-        self.life == Life::Serving
+        self.life == ProcessPhase::Serving
             && order.challenge.is_some()
             && !self.is_first
             && self.gate.is_none()
@@ -115,12 +115,12 @@ impl Observed {
         }
         let gate = self.gate.as_ref().map(|it| it.until.saturating_sub(seconds(self.now)).max(1));
         match (self.life, self.waits(), gate) {
-            (Life::Serving, None, None) if self.is_first => SOON,
+            (ProcessPhase::Serving, None, None) if self.is_first => SOON,
             // The authority has said just now that it is due.
-            (Life::Serving, None, None) if self.may_begin(order) => SOON,
+            (ProcessPhase::Serving, None, None) if self.may_begin(order) => SOON,
             // Who opens it has this looked at again.
-            (Life::Serving, None, None) => LOOK_WHILE_WAITING,
-            (Life::Serving, wait, gate) => {
+            (ProcessPhase::Serving, None, None) => LOOK_WHILE_WAITING,
+            (ProcessPhase::Serving, wait, gate) => {
                 let gate = gate.map(Duration::from_secs).unwrap_or_default();
                 wait.unwrap_or_default().max(gate).min(LOOK_WHILE_WAITING)
             }
@@ -192,11 +192,12 @@ mod tests {
     /// In the hour after it was issued, for 90 days; this is hour 0 of 1970 and so many after it.
     fn at(hours: u64, renewal: Option<Renewal>) -> Observed {
         let dates = CertificateDates { names: Vec::new(), from: Time(0), until: Time(90 * 24 * HOUR) };
-        let stored = Stored { pem: String::new(), dates, is_current: true, id: Some("key.number".into()) };
+        let stored =
+            StoredCertificate { pem: String::new(), dates, is_current: true, id: Some("key.number".into()) };
         Observed {
             order: None,
             now: SystemTime::UNIX_EPOCH + Duration::from_millis(hours * HOUR),
-            life: Life::Serving,
+            life: ProcessPhase::Serving,
             stored: Some(stored),
             attempt: None,
             failed: FailedOrders::default(),
@@ -242,7 +243,7 @@ mod tests {
         let asks = |observed: &Observed| observed.may_ask(&order);
         assert!(asks(&at(10, None)));
         assert!(!asks(&Observed { is_first: true, ..at(10, None) }));
-        assert!(!asks(&Observed { life: Life::Starting, ..at(10, None) }));
+        assert!(!asks(&Observed { life: ProcessPhase::Starting, ..at(10, None) }));
         assert!(!asks(&Observed { stored: None, ..at(10, None) }));
         let known = |next| Some(said("key.number", Some((1300, 1301)), next));
         assert!(!asks(&at(10, known(11))) && asks(&at(10, known(10))));

@@ -14,7 +14,7 @@ use seaway_model::{
 };
 use tracing::{debug, info};
 
-use super::{Certificates, gates::Gates, observed::Observed, seconds};
+use super::{Certificates, gates::Backoffs, observed::Observed, seconds};
 
 /// One that says nothing of it may do so later.
 const WHERE_NONE: u64 = 24 * 3600;
@@ -24,7 +24,7 @@ pub(super) const OFFERS_FOR: Duration = Duration::from_secs(WHERE_NONE);
 const AFTER_REFUSAL: Duration = Duration::from_secs(6 * 3600);
 
 /// What an authority offered when it was asked.
-pub(super) struct Offer {
+pub(super) struct CachedDirectory {
     pub(super) directory: Arc<Directory>,
     /// Then it is asked again.
     pub(super) until: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Renewal {
 pub(super) struct Renewals {
     of: HashMap<Name, Renewal>,
     /// Authorities that did not answer.
-    gates: Gates,
+    gates: Backoffs,
 }
 
 impl Renewal {
@@ -103,7 +103,7 @@ impl Certificates {
         directories.retain(|_, it| it.until.elapsed() < OFFERS_FOR);
         let now = Instant::now();
         let until = now.checked_add(OFFERS_FOR).unwrap_or(now);
-        directories.insert(acme.clone(), Offer { directory: directory.clone(), until });
+        directories.insert(acme.clone(), CachedDirectory { directory: directory.clone(), until });
         Ok(directory)
     }
 

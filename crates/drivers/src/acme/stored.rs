@@ -16,7 +16,7 @@ use tracing::warn;
 use super::Certificates;
 
 #[derive(Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredCertificate {
     pub(super) pem: String,
     pub(super) dates: CertificateDates,
     /// By the directory that is asked now, and not by another one.
@@ -25,9 +25,9 @@ pub(super) struct Stored {
     pub(super) id: Option<Name>,
 }
 
-impl Stored {
+impl StoredCertificate {
     /// If it is for that host name, and its key is its own: what could not be shown counts as absent.
-    pub(super) fn read(pem: String, host: &Name, is_current: bool) -> Result<Stored, String> {
+    pub(super) fn read(pem: String, host: &Name, is_current: bool) -> Result<StoredCertificate, String> {
         let dates = certificate_dates(&pem).ok_or("the file has no certificate that can be read")?;
         let is_for = |name: &HostPattern| match name {
             HostPattern::Exact(name) => name == host,
@@ -46,7 +46,7 @@ impl Stored {
         };
         seaway_proxy::look_at(&Arc::new(certificate)).map_err(|error| error.to_string())?;
         let id = certificate_identity(&pem).and_then(|(key, number)| certificate_id(&key, &number));
-        Ok(Stored { pem, dates, is_current, id: id.map(Name::from) })
+        Ok(StoredCertificate { pem, dates, is_current, id: id.map(Name::from) })
     }
 
     pub(super) fn secret(&self, host: &Name) -> Secret {
@@ -64,12 +64,12 @@ impl Stored {
 
 impl Certificates {
     /// By the directory that is asked now if it can be used, or else what lasts longest of others.
-    pub(super) fn stored(&self, order: &CertificateOrder) -> Option<Stored> {
+    pub(super) fn stored(&self, order: &CertificateOrder) -> Option<StoredCertificate> {
         let CertificateOrder { host, acme, .. } = order;
         let found = self.store.certificates(&acme.directory, host);
         let found = found.inspect_err(|error| warn!(%host, %error, "the stored certificate cannot be read"));
         let read = found.ok()?.into_iter().filter_map(|stored| {
-            let read = Stored::read(stored.pem, host, stored.is_current);
+            let read = StoredCertificate::read(stored.pem, host, stored.is_current);
             read.inspect_err(|why| warn!(%host, why, "the stored certificate cannot be used")).ok()
         });
         read.max_by_key(|it| (it.is_current, it.dates.until))
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn only_what_can_be_shown_for_its_name_is_kept() {
         let ((chain, key), (_, other)) = (pair("shop.example"), pair("shop.example"));
-        let read = |pem: String, host: &str| Stored::read(pem, &host.into(), true).map(|_| ());
+        let read = |pem: String, host: &str| StoredCertificate::read(pem, &host.into(), true).map(|_| ());
         assert_eq!(read(format!("{chain}\n{key}"), "shop.example"), Ok(()));
         for (pem, host, why) in [
             (format!("{chain}\n{key}"), "other.example", "it is not for other.example"),

@@ -27,12 +27,12 @@ struct Authority {
     url: String,
     folder: PathBuf,
     proxy: Proxy,
-    says: Arc<Says>,
+    says: Arc<AuthorityScript>,
 }
 
 /// What it does, and what it was asked.
 #[derive(Default)]
-struct Says {
+struct AuthorityScript {
     /// It asks for no proof, and signs nothing.
     proves: bool,
     /// What it offers is at other URLs now.
@@ -54,7 +54,7 @@ impl Authority {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let at = listener.local_addr().expect("is bound");
         let base = url.clone();
-        let says = Arc::new(Says { proves, ..Says::default() });
+        let says = Arc::new(AuthorityScript { proves, ..AuthorityScript::default() });
         let spoken = says.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -99,7 +99,7 @@ impl Authority {
     }
 
     fn driver(&self) -> Certificates {
-        let (_, life) = watch::channel(Life::Serving);
+        let (_, life) = watch::channel(ProcessPhase::Serving);
         Certificates::new(CertificateStore::at(&self.folder), DnsRecordStore::at(&self.folder), life)
     }
 }
@@ -112,7 +112,7 @@ impl Drop for Authority {
 }
 
 /// One request after another, until the client goes away.
-fn converse(stream: &TcpStream, base: &str, says: &Says) -> io::Result<()> {
+fn converse(stream: &TcpStream, base: &str, says: &AuthorityScript) -> io::Result<()> {
     let (mut reader, mut writer) = (BufReader::new(stream), stream);
     loop {
         let mut head = String::new();
@@ -138,7 +138,7 @@ fn converse(stream: &TcpStream, base: &str, says: &Says) -> io::Result<()> {
 }
 
 /// The status, what was made, and what is said.
-fn answer(path: &str, base: &str, says: &Says) -> (u16, &'static str, Value) {
+fn answer(path: &str, base: &str, says: &AuthorityScript) -> (u16, &'static str, Value) {
     let proves = says.proves;
     let order = json!({
         "status": if proves { "ready" } else { "pending" },

@@ -1,23 +1,27 @@
 //! Names that external-dns publishes: what DNSEndpoint objects say of a name, in the words of markers, so that all is decided as
 //! for a name server.
 
-use seaway_acme::dns::Updated;
+use seaway_acme::dns::UpdateOutcome;
 use seaway_cluster::{DnsEndpoint, DnsEndpointError, DnsEndpoints};
 use seaway_model::dns::DnsName;
 
 use super::{
-    Trouble,
+    DnsFailure,
     marker::Marker,
-    steps::{Observed, Presupposed, Step},
+    steps::{Observed, Precondition, Step},
 };
 
-pub(super) async fn look(objects: &DnsEndpoints, it: &DnsName) -> Result<Observed, Trouble> {
+pub(super) async fn look(objects: &DnsEndpoints, it: &DnsName) -> Result<Observed, DnsFailure> {
     Ok(observed(it, &objects.of_name(&it.installation, &it.name).await?))
 }
 
 /// The object of the Service that has the name says so first: between the two writes, no object lacks it.
-pub(super) async fn change(objects: &DnsEndpoints, it: &DnsName, step: &Step) -> Result<Updated, Trouble> {
-    let writes = Writes::of(it, step);
+pub(super) async fn change(
+    objects: &DnsEndpoints,
+    it: &DnsName,
+    step: &Step,
+) -> Result<UpdateOutcome, DnsFailure> {
+    let writes = EndpointWrites::of(it, step);
     let done = async {
         if let Some((before, now)) = &writes.put {
             objects.put(&it.installation, &it.owner, &it.name, before.as_ref(), now).await?;
@@ -28,8 +32,8 @@ pub(super) async fn change(objects: &DnsEndpoints, it: &DnsName, step: &Step) ->
         Ok::<(), DnsEndpointError>(())
     };
     match done.await {
-        Ok(()) => Ok(Updated::Done),
-        Err(DnsEndpointError::Changed(_)) => Ok(Updated::NotAsPresupposed),
+        Ok(()) => Ok(UpdateOutcome::Done),
+        Err(DnsEndpointError::Changed(_)) => Ok(UpdateOutcome::NotAsPresupposed),
         Err(error) => Err(error.into()),
     }
 }
@@ -49,33 +53,33 @@ fn observed(it: &DnsName, found: &[DnsEndpoint]) -> Observed {
 
 /// A step, as what objects are to say.
 #[derive(Debug, PartialEq, Eq)]
-struct Writes {
+struct EndpointWrites {
     put: Option<(Option<DnsEndpoint>, DnsEndpoint)>,
     remove: Vec<DnsEndpoint>,
 }
 
-impl Writes {
-    fn of(it: &DnsName, step: &Step) -> Writes {
+impl EndpointWrites {
+    fn of(it: &DnsName, step: &Step) -> EndpointWrites {
         let read = |text: &String| {
             let marker = Marker::read(text)?;
             let Marker { service, ttl, addresses, .. } = marker;
             Some(DnsEndpoint { service: service.into(), ttl, addresses })
         };
         let before: Vec<DnsEndpoint> = match &step.presupposes {
-            Presupposed::Unused => Vec::new(),
-            Presupposed::Markers(texts) => texts.iter().filter_map(read).collect(),
+            Precondition::Unused => Vec::new(),
+            Precondition::Markers(texts) => texts.iter().filter_map(read).collect(),
         };
         let is_its_own = |endpoint: &DnsEndpoint| *endpoint.service == it.service();
         let now = step.adds_marker.as_ref().and_then(read).filter(is_its_own);
         let put = now.map(|now| (before.into_iter().find(is_its_own), now));
         let gone = step.removes_markers.iter().filter_map(read);
         let remove = gone.filter(|gone| put.is_none() || !is_its_own(gone)).collect();
-        Writes { put, remove }
+        EndpointWrites { put, remove }
     }
 }
 
-impl From<DnsEndpointError> for Trouble {
-    fn from(error: DnsEndpointError) -> Trouble {
+impl From<DnsEndpointError> for DnsFailure {
+    fn from(error: DnsEndpointError) -> DnsFailure {
         let fix = match &error {
             DnsEndpointError::NotInstalled => {
                 "Install external-dns with its definition DNSEndpoint and --source=crd, or write another provider for the zone \
@@ -88,10 +92,10 @@ impl From<DnsEndpointError> for Trouble {
                 "Seaway keeps the names of a Service in an object of this name: rename or delete that object, or rename the Service."
             }
             DnsEndpointError::Changed(_) | DnsEndpointError::Failed(_) => {
-                return Trouble::passing(error.to_string());
+                return DnsFailure::passing(error.to_string());
             }
         };
-        Trouble { why: error.to_string(), fix }
+        DnsFailure { why: error.to_string(), fix }
     }
 }
 
@@ -141,8 +145,8 @@ mod tests {
     ) {
         let seen = observed(it, found);
         let steps = steps::steps(it, is_wanted, &seen);
-        let writes: Vec<Writes> = steps.iter().map(|step| Writes::of(it, step)).collect();
-        let expected = Writes { put, remove: remove.to_vec() };
+        let writes: Vec<EndpointWrites> = steps.iter().map(|step| EndpointWrites::of(it, step)).collect();
+        let expected = EndpointWrites { put, remove: remove.to_vec() };
         match expected.put.is_none() && expected.remove.is_empty() {
             true => assert_eq!(writes, [], "{found:?}"),
             false => assert_eq!(writes, [expected], "{found:?}"),

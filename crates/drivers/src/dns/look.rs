@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use seaway_acme::dns::{DnsError, DnsServer, Prerequisite, RecordData, RecordType, Updated};
+use seaway_acme::dns::{DnsError, DnsServer, Prerequisite, RecordData, RecordType, UpdateOutcome};
 use seaway_model::dns::{DnsName, marker_name};
 
 use super::{marker::Marker, steps::Observed};
@@ -21,8 +21,8 @@ pub(super) async fn look(server: &DnsServer, it: &DnsName) -> Result<Observed, D
             Prerequisite::NoRecords(marker_name(&it.name), RecordType::Txt),
         ];
         return Ok(match server.change(&it.zone.name, &it.name, &none, &[]).await? {
-            Updated::Done => Observed::default(),
-            Updated::NotAsPresupposed => {
+            UpdateOutcome::Done => Observed::default(),
+            UpdateOutcome::NotAsPresupposed => {
                 Observed { others: Some(others(server, it).await?), ..Observed::default() }
             }
         });
@@ -38,7 +38,7 @@ pub(super) async fn look(server: &DnsServer, it: &DnsName) -> Result<Observed, D
         let addresses: BTreeSet<IpAddr> = found.data.into_iter().filter_map(address).collect();
         if !addresses.is_subset(&known) || observed.others.is_some() {
             let some = [Prerequisite::SomeRecords(it.name.to_string(), kind)];
-            if server.change(&it.zone.name, &it.name, &some, &[]).await? == Updated::NotAsPresupposed {
+            if server.change(&it.zone.name, &it.name, &some, &[]).await? == UpdateOutcome::NotAsPresupposed {
                 // A wildcard has answered.
                 let is_alias = observed.others.is_some() && is_used(server, it).await?;
                 observed.others = observed.others.filter(|_| is_alias);
@@ -52,7 +52,7 @@ pub(super) async fn look(server: &DnsServer, it: &DnsName) -> Result<Observed, D
 
 async fn is_used(server: &DnsServer, it: &DnsName) -> Result<bool, DnsError> {
     let cname = [Prerequisite::SomeRecords(it.name.to_string(), RecordType::Cname)];
-    Ok(server.change(&it.zone.name, &it.name, &cname, &[]).await? == Updated::Done)
+    Ok(server.change(&it.zone.name, &it.name, &cname, &[]).await? == UpdateOutcome::Done)
 }
 
 /// What is at a name that is not ours, for people.

@@ -27,7 +27,7 @@ pub(super) struct Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub name: String,
-    pub presupposes: Presupposed,
+    pub presupposes: Precondition,
     pub adds_marker: Option<String>,
     pub removes_markers: Vec<String>,
     pub adds: BTreeSet<IpAddr>,
@@ -36,7 +36,7 @@ pub struct Step {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Presupposed {
+pub enum Precondition {
     /// Nothing is at the name, nor where its marker is to be.
     Unused,
     /// These markers, and no other.
@@ -52,7 +52,7 @@ impl Effects for Step {
 
 /// Why a name is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Obstacle {
+pub(super) enum NameConflict {
     /// Records that we did not write.
     Others(String),
     /// Another Service's, or another installation's.
@@ -82,7 +82,7 @@ pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<S
         let marker = Marker::of(it, wanted.clone());
         return vec![Step {
             name: it.name.to_string(),
-            presupposes: Presupposed::Unused,
+            presupposes: Precondition::Unused,
             adds_marker: Some(marker.to_string()),
             removes_markers: Vec::new(),
             adds: wanted,
@@ -128,7 +128,7 @@ pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<S
     }
     vec![Step {
         name: it.name.to_string(),
-        presupposes: Presupposed::Markers(observed.texts.clone()),
+        presupposes: Precondition::Markers(observed.texts.clone()),
         adds_marker,
         removes_markers,
         adds,
@@ -138,17 +138,17 @@ pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<S
 }
 
 /// What keeps a name from being as it is wanted.
-pub(super) fn obstacle(it: &DnsName, observed: &Observed) -> Option<Obstacle> {
+pub(super) fn obstacle(it: &DnsName, observed: &Observed) -> Option<NameConflict> {
     let markers = Markers::of(it, observed);
     if let Some(other) = markers.others.first() {
-        return Some(Obstacle::Marker(other.clone()));
+        return Some(NameConflict::Marker(other.clone()));
     }
     if let Some(others) = &observed.others {
-        return Some(Obstacle::Others(others.clone()));
+        return Some(NameConflict::Others(others.clone()));
     }
     let known = |ip: &IpAddr| markers.of_peers.contains(ip) || markers.own_addresses().contains(ip);
     let beside: BTreeSet<IpAddr> = observed.addresses.iter().filter(|ip| !known(ip)).copied().collect();
-    (!beside.is_empty()).then_some(Obstacle::Beside(beside))
+    (!beside.is_empty()).then_some(NameConflict::Beside(beside))
 }
 
 /// Another Service that also asks for this name, and has it: it keeps it.

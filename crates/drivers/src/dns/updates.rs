@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 
-use seaway_acme::dns::{DnsError, DnsServer, Prerequisite, RecordChange, RecordData, RecordType, Updated};
+use seaway_acme::dns::{
+    DnsError, DnsServer, Prerequisite, RecordChange, RecordData, RecordType, UpdateOutcome,
+};
 use seaway_model::{
     acme::DnsKey,
     dns::{DnsName, marker_name},
 };
 
-use super::steps::{Presupposed, Step};
+use super::steps::{Precondition, Step};
 use crate::acme::read_mounted_secret;
 
 pub(super) fn server(
@@ -20,7 +22,7 @@ pub(super) fn server(
     Ok(DnsServer::new(server, crate::acme::tsig_key(&field, key, read_mounted_secret(&key.secret_file))?))
 }
 
-pub(super) async fn change(server: &DnsServer, it: &DnsName, step: &Step) -> Result<Updated, DnsError> {
+pub(super) async fn change(server: &DnsServer, it: &DnsName, step: &Step) -> Result<UpdateOutcome, DnsError> {
     let (presupposed, changes) = request(step);
     server.change(&it.zone.name, &it.name, &presupposed, &changes).await
 }
@@ -28,11 +30,11 @@ pub(super) async fn change(server: &DnsServer, it: &DnsName, step: &Step) -> Res
 fn request(step: &Step) -> (Vec<Prerequisite>, Vec<RecordChange>) {
     let (name, marker) = (step.name.clone(), marker_name(&step.name));
     let presupposed = match &step.presupposes {
-        Presupposed::Unused => vec![
+        Precondition::Unused => vec![
             Prerequisite::NameUnused(name.clone()),
             Prerequisite::NoRecords(marker.clone(), RecordType::Txt),
         ],
-        Presupposed::Markers(texts) => {
+        Precondition::Markers(texts) => {
             let mut all = vec![Prerequisite::Texts(marker.clone(), texts.clone())];
             if !step.adds.is_empty() {
                 // The server would drop an address beside an alias in silence (RFC 2136, section 3.4.2.2).

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use seaway_haproxy::{Unusable, authorities};
+use seaway_haproxy::{Exclusions, authorities};
 use seaway_model::{Listener, Name, ObjectRef, Owner, Problem, load_balancer::Certificate};
 
 use super::Parts;
@@ -18,7 +18,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn look(&mut self, all: &Parts) -> (Unusable, Vec<(Owner, Problem)>) {
+    pub(super) fn look(&mut self, all: &Parts) -> (Exclusions, Vec<(Owner, Problem)>) {
         let before = std::mem::take(&mut self.known);
         let mut problems = Vec::new();
         for load_balancer in all.values() {
@@ -54,6 +54,6 @@ impl Certificates {
         let authorities = self.authorities.iter().filter(|(_, it)| !**it).map(|it| it.0.clone());
         // Who believes such authorities is told by who makes the document.
         let (certificates, authorities) = (certificates.collect(), authorities.collect());
-        (Unusable { certificates, authorities, ports: None }, problems)
+        (Exclusions { certificates, authorities, ports: None }, problems)
     }
 }

@@ -19,7 +19,8 @@ use seaway_haproxy::{
 };
 use seaway_model::{LbKey, LoadBalancer, Pool, load_balancer::MemberState};
 use seaway_proxy::{
-    Health, HealthHistory, ListenerStatistics, MemberStatistics, PoolStatistics, Refusal, Standing, Traffic,
+    Health, HealthHistory, ListenerStatistics, MemberAvailability, MemberStatistics, PoolStatistics,
+    RefusalReason, Traffic,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -27,8 +28,8 @@ use tokio::{
 };
 use tracing::debug;
 
-use self::tally::Tally;
-use super::writer::State;
+use self::tally::AccumulatedCounters;
+use super::writer::HaproxyState;
 
 /// HAProxy is not asked again before this time has passed, nor before it had ten times as long for clients.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -39,20 +40,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const WAITING: usize = 64;
 
 /// Asks HAProxy for its counters: one question at a time, for all who ask meanwhile.
-pub(super) struct Counting {
+pub(super) struct CounterReader {
     ask: mpsc::Sender<oneshot::Sender<()>>,
-    tally: Arc<RwLock<Tally>>,
-    state: Arc<RwLock<State>>,
+    tally: Arc<RwLock<AccumulatedCounters>>,
+    state: Arc<RwLock<HaproxyState>>,
 }
 
-impl Counting {
+impl CounterReader {
     /// Ends when it is dropped.
-    pub(super) fn start(socket: PathBuf, state: Arc<RwLock<State>>) -> Counting {
+    pub(super) fn start(socket: PathBuf, state: Arc<RwLock<HaproxyState>>) -> CounterReader {
         let (ask, asked) = mpsc::channel(WAITING);
-        let tally = Arc::<RwLock<Tally>>::default();
-        let counter = Counter { socket, state: state.clone(), tally: tally.clone() };
+        let tally = Arc::<RwLock<AccumulatedCounters>>::default();
+        let counter = CounterTask { socket, state: state.clone(), tally: tally.clone() };
         tokio::spawn(counter.run(asked));
-        Counting { ask, tally, state }
+        CounterReader { ask, tally, state }
     }
 
     /// Returns once the counters are those of now, or of a moment ago.
@@ -72,13 +73,13 @@ impl Counting {
     }
 }
 
-struct Counter {
+struct CounterTask {
     socket: PathBuf,
-    state: Arc<RwLock<State>>,
-    tally: Arc<RwLock<Tally>>,
+    state: Arc<RwLock<HaproxyState>>,
+    tally: Arc<RwLock<AccumulatedCounters>>,
 }
 
-impl Counter {
+impl CounterTask {
     async fn run(self, mut asked: mpsc::Receiver<oneshot::Sender<()>>) {
         let mut next: Option<Instant> = None;
         while let Some(first) = asked.recv().await {
@@ -116,7 +117,11 @@ impl Counter {
 }
 
 /// HAProxy counts what comes to all addresses of a port as one: it is told of the first of them.
-fn listeners(state: &State, document: &Document, tally: &Tally) -> Vec<ListenerStatistics> {
+fn listeners(
+    state: &HaproxyState,
+    document: &Document,
+    tally: &AccumulatedCounters,
+) -> Vec<ListenerStatistics> {
     let all = document.origins.frontends.iter().filter_map(|(name, (owner, id))| {
         let listener = state.parts.get(owner)?.listeners.get(id)?;
         let binds = &document.frontends.get(name)?.binds;
@@ -126,8 +131,8 @@ fn listeners(state: &State, document: &Document, tally: &Tally) -> Vec<ListenerS
             let mut told = ListenerStatistics::new(LbKey::Of(owner.clone()), at.ip(), listener.clone());
             told.traffic = traffic(&counted);
             (told.requests, told.answers) = (counted.requests, counted.answers);
-            told.with_refused(Refusal::Source, counted.denied)
-                .with_refused(Refusal::Header, counted.request_errors)
+            told.with_refused(RefusalReason::Source, counted.denied)
+                .with_refused(RefusalReason::Header, counted.request_errors)
         };
         Some(binds.iter().enumerate().map(of).collect::<Vec<_>>())
     });
@@ -135,7 +140,7 @@ fn listeners(state: &State, document: &Document, tally: &Tally) -> Vec<ListenerS
 }
 
 /// A pool may be behind several backends, as routes have rules of their own: they are counted together.
-fn pools(state: &State, document: &Document, tally: &Tally) -> Vec<PoolStatistics> {
+fn pools(state: &HaproxyState, document: &Document, tally: &AccumulatedCounters) -> Vec<PoolStatistics> {
     let all = document.origins.backends.iter().filter_map(|((owner, id), names)| {
         let load_balancer: &LoadBalancer = state.parts.get(owner)?;
         let pool = load_balancer.pools.get(id)?;
@@ -153,7 +158,7 @@ fn pools(state: &State, document: &Document, tally: &Tally) -> Vec<PoolStatistic
     all.collect()
 }
 
-fn members(pool: &Pool, backends: &[Label], tally: &Tally) -> Vec<MemberStatistics> {
+fn members(pool: &Pool, backends: &[Label], tally: &AccumulatedCounters) -> Vec<MemberStatistics> {
     let seen = tally.members(backends);
     let nothing = Server::default();
     let listed = pool.members.iter().map(|member| {
@@ -178,7 +183,7 @@ fn member(at: SocketAddr, state: Option<MemberState>, weight: u32, server: &Serv
             Checked::Down => Health::Down,
             Checked::Unchecked | Checked::Maintenance => Health::Unknown,
         },
-        standing: if is_down { Standing::Failed } else { Standing::Usable },
+        standing: if is_down { MemberAvailability::Failed } else { MemberAvailability::Usable },
         warmth: 100,
         traffic: traffic(counted),
         connect_errors: counted.connect_errors,

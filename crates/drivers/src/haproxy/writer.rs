@@ -11,11 +11,11 @@ use std::{
 };
 
 use seaway_haproxy::{
-    Document, Global, Haproxy, Options, ProcessError, Unusable, Version, Wanted, document, document::Slot,
-    version, words::Label,
+    ConfigInput, Document, Exclusions, Global, Haproxy, Options, ProcessError, Version, document,
+    document::Slot, version, words::Label,
 };
 use seaway_model::{
-    L4, LoadBalancer, Owner, Problem, config::ReservedPorts, load_balancer::Bind, outcome::Serving,
+    L4, LoadBalancer, Owner, Problem, config::ReservedPorts, load_balancer::Bind, outcome::ServingSocket,
 };
 use thiserror::Error;
 use tokio::{
@@ -42,10 +42,10 @@ const BEGINNINGS: usize = 3;
 
 /// What HAProxy serves for an owner.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Served {
+pub struct ServedPart {
     /// The last that HAProxy took.
     pub load_balancer: Option<Arc<LoadBalancer>>,
-    pub at: Vec<Serving>,
+    pub at: Vec<ServingSocket>,
     /// What of it HAProxy cannot do.
     pub problems: Vec<(Owner, Problem)>,
     /// HAProxy is dead: nothing of it is open until it serves again.
@@ -54,7 +54,7 @@ pub struct Served {
 
 /// Why a part is not served as it was put.
 #[derive(Debug, Error)]
-pub(super) enum NotWritten {
+pub(super) enum WriteError {
     /// Because of this part.
     #[error("HAProxy does not take this load balancer")]
     Refused(#[source] Arc<ProcessError>),
@@ -67,7 +67,7 @@ pub(super) enum NotWritten {
     Stopped,
 }
 
-type Answer = Result<(), Arc<NotWritten>>;
+type Answer = Result<(), Arc<WriteError>>;
 
 struct Part {
     owner: Owner,
@@ -78,14 +78,14 @@ struct Part {
 
 /// What HAProxy serves now, and which of its workers does.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct HaproxyState {
     /// As HAProxy took them.
     pub(super) parts: Arc<Parts>,
     pub(super) document: Option<Arc<Document>>,
     health: Option<Health>,
 }
 
-impl State {
+impl HaproxyState {
     pub(super) fn worker(&self) -> Option<u32> {
         self.health.as_ref().and_then(|it| it.report.borrow().worker)
     }
@@ -93,8 +93,8 @@ impl State {
 
 pub(super) struct Writer {
     orders: mpsc::UnboundedSender<Part>,
-    served: Arc<RwLock<BTreeMap<Owner, Served>>>,
-    state: Arc<RwLock<State>>,
+    served: Arc<RwLock<BTreeMap<Owner, ServedPart>>>,
+    state: Arc<RwLock<HaproxyState>>,
     /// Ports that are not opened at addresses of pools.
     reserved: Arc<RwLock<Option<ReservedPorts>>>,
     /// What is open is other than before, though nobody asked for it.
@@ -110,11 +110,11 @@ impl Writer {
     pub(super) fn start(options: Options, global: Global) -> Writer {
         // As many wait as there are Units: each for its own answer.
         let (orders, taken) = mpsc::unbounded_channel();
-        let served = Arc::<RwLock<BTreeMap<Owner, Served>>>::default();
-        let state = Arc::<RwLock<State>>::default();
+        let served = Arc::<RwLock<BTreeMap<Owner, ServedPart>>>::default();
+        let state = Arc::<RwLock<HaproxyState>>::default();
         let reserved = Arc::<RwLock<Option<ReservedPorts>>>::default();
         let (change, changed) = watch::channel(());
-        let work = Work {
+        let work = WriterTask {
             options,
             global,
             haproxy: None,
@@ -135,7 +135,7 @@ impl Writer {
         Writer { orders, served, state, reserved, changed, stop, task: task.abort_handle(), ended }
     }
 
-    pub(super) fn served(&self, owner: &Owner) -> Served {
+    pub(super) fn served(&self, owner: &Owner) -> ServedPart {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner).get(owner).cloned();
         let mut served = served.unwrap_or_default();
         if served.load_balancer.is_some() && self.health().is_some_and(|it| !it.serves()) {
@@ -163,7 +163,7 @@ impl Writer {
         self.health().map(|it| it.report.borrow().reloads.values().sum()).unwrap_or_default()
     }
 
-    pub(super) fn state(&self) -> Arc<RwLock<State>> {
+    pub(super) fn state(&self) -> Arc<RwLock<HaproxyState>> {
         self.state.clone()
     }
 
@@ -174,7 +174,7 @@ impl Writer {
     /// Returns once HAProxy serves it, or no longer does.
     pub(super) async fn put(&self, owner: &Owner, load_balancer: Option<Arc<LoadBalancer>>) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let stopped = || Arc::new(NotWritten::Stopped);
+        let stopped = || Arc::new(WriteError::Stopped);
         let part = Part { owner: owner.clone(), load_balancer, answer: Some(answer) };
         self.orders.send(part).map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
@@ -202,13 +202,13 @@ impl Writer {
     }
 }
 
-struct Work {
+struct WriterTask {
     options: Options,
     global: Global,
     haproxy: Option<Haproxy>,
     version: Option<Version>,
-    served: Arc<RwLock<BTreeMap<Owner, Served>>>,
-    state: Arc<RwLock<State>>,
+    served: Arc<RwLock<BTreeMap<Owner, ServedPart>>>,
+    state: Arc<RwLock<HaproxyState>>,
     reserved: Arc<RwLock<Option<ReservedPorts>>>,
     change: watch::Sender<()>,
     certificates: Certificates,
@@ -216,7 +216,7 @@ struct Work {
     slots: BTreeMap<Label, Vec<Slot>>,
 }
 
-impl Work {
+impl WriterTask {
     async fn run(
         mut self,
         mut orders: mpsc::UnboundedReceiver<Part>,
@@ -316,7 +316,7 @@ impl Work {
             haproxy.kill().await;
         }
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
-        served.values_mut().for_each(|it| *it = Served::default());
+        served.values_mut().for_each(|it| *it = ServedPart::default());
         drop(served);
         let parts_of_before =
             std::mem::take(&mut self.state.write().unwrap_or_else(PoisonError::into_inner).parts);
@@ -345,8 +345,8 @@ impl Work {
         let version = self.version().await?;
         let (unusable, of_certificates) = self.certificates.look(&all);
         let ports = self.reserved.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let unusable = Unusable { ports, ..unusable };
-        let wanted = Wanted {
+        let unusable = Exclusions { ports, ..unusable };
+        let wanted = ConfigInput {
             load_balancers: &all,
             version,
             global: &self.global,
@@ -363,21 +363,21 @@ impl Work {
         Ok(())
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> HaproxyState {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn version(&mut self) -> Result<Version, Arc<NotWritten>> {
+    async fn version(&mut self) -> Result<Version, Arc<WriteError>> {
         if let Some(version) = self.version {
             return Ok(version);
         }
         let program = &self.options.program;
-        let found = version(program).await.map_err(|error| Arc::new(NotWritten::Failed(Arc::new(error))))?;
+        let found = version(program).await.map_err(|error| Arc::new(WriteError::Failed(Arc::new(error))))?;
         let version = found.and_then(|(major, minor)| Version::of(major, minor));
         self.version = version;
         version.ok_or_else(|| {
             let program = program.display();
-            Arc::new(NotWritten::Version(match found {
+            Arc::new(WriteError::Version(match found {
                 Some((major, minor)) => {
                     format!("{program} is HAProxy {major}.{minor}: 2.6 or later is needed")
                 }
@@ -412,11 +412,11 @@ impl Work {
     fn publish(&self, document: &Document, all: &Parts, problems: Vec<(Owner, Problem)>) {
         let binds: BTreeSet<SocketAddr> =
             document.frontends.values().flat_map(|it| it.binds.iter().copied()).collect();
-        let mut served: BTreeMap<Owner, Served> = BTreeMap::new();
+        let mut served: BTreeMap<Owner, ServedPart> = BTreeMap::new();
         for (owner, load_balancer) in all {
             let at = at(load_balancer, &binds);
             let load_balancer = Some(load_balancer.clone());
-            served.insert(owner.clone(), Served { load_balancer, at, ..Served::default() });
+            served.insert(owner.clone(), ServedPart { load_balancer, at, ..ServedPart::default() });
         }
         let mut concerned = None;
         // Those of listeners that others have at the front door are told by who asked for the door.
@@ -432,7 +432,7 @@ impl Work {
         let mut before = self.served.write().unwrap_or_else(PoisonError::into_inner);
         // Those of whom nothing is served any more are told so.
         let lost = before.keys().filter(|it| !served.contains_key(*it)).cloned().collect::<Vec<_>>();
-        served.extend(lost.into_iter().map(|it| (it, Served::default())));
+        served.extend(lost.into_iter().map(|it| (it, ServedPart::default())));
         *before = served;
     }
 }
@@ -461,32 +461,32 @@ async fn given_up(haproxy: Option<&Haproxy>) {
 }
 
 /// Whether one part may be the cause, after so many failures in a row.
-fn may_be_one(error: &NotWritten, failures: usize) -> bool {
+fn may_be_one(error: &WriteError, failures: usize) -> bool {
     match error {
-        NotWritten::Refused(_) => true,
-        NotWritten::Failed(error) => {
+        WriteError::Refused(_) => true,
+        WriteError::Failed(error) => {
             failures < FAILURES && matches!(**error, ProcessError::Write { .. } | ProcessError::Socket(_))
         }
-        NotWritten::Version(_) | NotWritten::Stopped => false,
+        WriteError::Version(_) | WriteError::Stopped => false,
     }
 }
 
 /// One that is about the configuration: a part of it may be the cause.
-fn why(error: Arc<ProcessError>) -> Arc<NotWritten> {
+fn why(error: Arc<ProcessError>) -> Arc<WriteError> {
     Arc::new(match &*error {
         ProcessError::Invalid { .. } | ProcessError::Reload { .. } | ProcessError::Ended { .. } => {
-            NotWritten::Refused(error)
+            WriteError::Refused(error)
         }
-        _ => NotWritten::Failed(error),
+        _ => WriteError::Failed(error),
     })
 }
 
 /// Where HAProxy listens for it.
-fn at(load_balancer: &LoadBalancer, binds: &BTreeSet<SocketAddr>) -> Vec<Serving> {
+fn at(load_balancer: &LoadBalancer, binds: &BTreeSet<SocketAddr>) -> Vec<ServingSocket> {
     let ips = load_balancer.binds.iter().filter_map(Bind::ip);
     let all = ips.flat_map(|ip| load_balancer.listeners.keys().map(move |id| (ip, *id)));
     let served = all.filter(|(ip, id)| id.l4 == L4::Tcp && binds.contains(&SocketAddr::new(*ip, id.port)));
-    served.map(|(ip, id)| Serving { ip, protocol: id.l4, port: id.port }).collect()
+    served.map(|(ip, id)| ServingSocket { ip, protocol: id.l4, port: id.port }).collect()
 }
 
 /// The first whose listener or pool is an owner's, as at the front door.

@@ -15,24 +15,24 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Whether answers to clients' addresses come to our sockets, and since when that is known.
 #[derive(Default)]
-pub struct Answers(Mutex<Option<(Instant, Result<(), Unseen>)>>);
+pub struct ReplyPath(Mutex<Option<(Instant, Result<(), ReplyPathProblem>)>>);
 
 /// Why they do not.
 #[derive(Clone, Debug)]
-pub struct Unseen {
+pub struct ReplyPathProblem {
     reason: Reason,
     message: String,
     fix: &'static str,
 }
 
-impl Answers {
+impl ReplyPath {
     /// Makes it so, where it is not known to be.
-    pub(super) fn lead_back(&self) -> Result<(), Unseen> {
+    pub(super) fn lead_back(&self) -> Result<(), ReplyPathProblem> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some((since, Ok(()))) if since.elapsed() < LOOK_AGAIN => Ok(()),
             _ => {
-                let led = divert().map_err(|error| Unseen::by(&error));
+                let led = divert().map_err(|error| ReplyPathProblem::by(&error));
                 *known = Some((Instant::now(), led.clone()));
                 led
             }
@@ -61,17 +61,19 @@ impl Answers {
     }
 }
 
-impl Unseen {
-    fn by(error: &Error) -> Unseen {
+impl ReplyPathProblem {
+    fn by(error: &Error) -> ReplyPathProblem {
         match error {
-            Error::Refused { doing, source } if source.kind() == ErrorKind::PermissionDenied => Unseen {
-                reason: Reason::NotPermitted,
-                message: format!(
-                    "{doing} needs the Linux capability NET_ADMIN; members see the address of this host instead of the client's"
-                ),
-                fix: "As root: setcap cap_net_admin,cap_net_bind_service+ep seaway, or AmbientCapabilities= in its unit.",
-            },
-            _ => Unseen {
+            Error::Refused { doing, source } if source.kind() == ErrorKind::PermissionDenied => {
+                ReplyPathProblem {
+                    reason: Reason::NotPermitted,
+                    message: format!(
+                        "{doing} needs the Linux capability NET_ADMIN; members see the address of this host instead of the client's"
+                    ),
+                    fix: "As root: setcap cap_net_admin,cap_net_bind_service+ep seaway, or AmbientCapabilities= in its unit.",
+                }
+            }
+            _ => ReplyPathProblem {
                 reason: Reason::Failed,
                 message: format!(
                     "{}; members see the address of this host instead of the client's",

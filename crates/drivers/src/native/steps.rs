@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use seaway_engine::{Effect, Effects};
 use seaway_model::{
-    Listener, ListenerId, LoadBalancer, ObjectRef, Pool, PoolId, beside, load_balancer::Certificate,
+    Listener, ListenerId, LoadBalancer, ObjectRef, Pool, PoolId, load_balancer::Certificate, merge_join,
 };
-use seaway_proxy::Running;
+use seaway_proxy::RunningLoadBalancer;
 
 /// One write. The order of steps is: pools and certificates first, so that a listener never leads nowhere; then what
 /// opens; then what closes; pools and certificates that nobody uses any more at last.
@@ -47,7 +47,7 @@ impl Effects for Step {
 }
 
 /// From what runs to what is wanted; nothing, if they are alike.
-pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
+pub fn steps(wanted: Option<&LoadBalancer>, running: &RunningLoadBalancer) -> Vec<Step> {
     let empty = LoadBalancer::default();
     let wanted = wanted.unwrap_or(&empty);
     let mut steps = Vec::new();
@@ -57,7 +57,7 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
         }
     }
     let mut unwanted = Vec::new();
-    for (name, wanted, running) in beside(&wanted.certificates, &running.certificates) {
+    for (name, wanted, running) in merge_join(&wanted.certificates, &running.certificates) {
         match (wanted, running) {
             (Some(it), Some(running)) if same(running, it) => {}
             (Some(it), _) => steps.push(Step::PutCertificate(name.clone(), it.clone())),

@@ -11,17 +11,17 @@ use seaway_model::{Name, Problem, Reason, Time};
 use tracing::{debug, info, warn};
 
 use super::{
-    AGAIN, CYCLE, NodeControllers, Nodes, Pass, SILENT, STOP_IT, about,
-    deletion::{Answer, Asks, since},
+    AGAIN, CYCLE, NodeApi, NodeControllers, PassResult, SILENT, STOP_IT, about,
+    deletion::{PlannedLookups, ServerLookup, since},
     plan::{NodeRules, Plan, ProjectView, Step, plan},
-    server::Whose,
+    server::ProviderMatch,
 };
 
 /// A Node that others write meanwhile is read again so often.
 const TRIES: u32 = 3;
 const TRIED_AGAIN: &str = "Seaway tries again.";
 
-pub(super) type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub(super) type LookupFuture = Pin<Box<dyn Future<Output = ServerLookup> + Send>>;
 
 /// How far the steps of a pass went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +51,18 @@ impl From<RequestError> for StepError {
     }
 }
 
-impl<N: Nodes> NodeControllers<N> {
+impl<N: NodeApi> NodeControllers<N> {
     /// By what was listed just now. `ask`: for a server by its id.
     pub(super) async fn act(
         &mut self,
         seen: ProjectView<'_>,
         terms: &NodeRules,
-        ask: &(dyn Fn(Name) -> Asking + Send + Sync),
-    ) -> Pass {
+        ask: &(dyn Fn(Name) -> LookupFuture + Send + Sync),
+    ) -> PassResult {
         let began = (self.clock)();
         let Plan { steps, mut problems } = plan(seen, terms);
         let end = self.take_all(seen, steps, terms, began, &mut problems).await;
-        let Asks { ask: asked, problems: kept } = self.suspects.asks(seen, terms);
+        let PlannedLookups { ask: asked, problems: kept } = self.suspects.asks(seen, terms);
         problems.extend(kept);
         let mut next = if end == End::Old { AGAIN } else { CYCLE };
         for (at, id) in asked {
@@ -74,12 +74,12 @@ impl<N: Nodes> NodeControllers<N> {
             let answer = ask(id.clone()).await;
             self.suspects.answered(node, &id, &answer, &terms.deletion, (self.clock)());
             match answer {
-                Answer::Exists(_) | Answer::Missing => {}
-                Answer::Unknown => {
+                ServerLookup::Exists(_) | ServerLookup::Missing => {}
+                ServerLookup::Unknown => {
                     problems.push(refused(node, &id));
                     continue;
                 }
-                Answer::Unreachable => {
+                ServerLookup::Unreachable => {
                     let message = "whether the servers of Nodes that are not Ready exist is not known: Nova does not answer";
                     problems.push(Problem::new(about(), Reason::Unreachable, message).fix(TRIED_AGAIN));
                     break;
@@ -102,7 +102,7 @@ impl<N: Nodes> NodeControllers<N> {
         if let Some(due) = self.suspects.next(terms, now) {
             next = next.min(Duration::from_millis(due.0.saturating_sub(now.0)).max(AGAIN));
         }
-        Pass { problems, next }
+        PassResult { problems, next }
     }
 
     async fn take_all(
@@ -270,5 +270,6 @@ fn refused(node: &NodeObject, id: &Name) -> Problem {
 }
 
 fn is_silent(node: &NodeObject, terms: &NodeRules) -> bool {
-    node.is_ready() == Some(false) && matches!(Whose::of(node, terms.region.as_deref()), Whose::Ours(_))
+    node.is_ready() == Some(false)
+        && matches!(ProviderMatch::of(node, terms.region.as_deref()), ProviderMatch::Ours(_))
 }

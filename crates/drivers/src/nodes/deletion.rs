@@ -20,7 +20,7 @@ use seaway_model::{Name, Problem, Reason, Time};
 
 use super::{
     plan::{NodeRules, ProjectView, UNINITIALIZED, listed, owners},
-    server::{REGION_LABEL, SERVER, Server, Whose, is_uuid},
+    server::{ProviderMatch, REGION_LABEL, SERVER, Server, is_uuid},
 };
 
 /// A 404 is of this moment for so long.
@@ -51,7 +51,7 @@ impl Deletion {
 
 /// What a GET of a server by its id came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerLookup {
     /// With this status.
     Exists(String),
     /// 404.
@@ -63,46 +63,48 @@ pub enum Answer {
 }
 
 /// As a sentence goes on that began with the server.
-impl fmt::Display for Answer {
+impl fmt::Display for ServerLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Exists(status) => write!(f, "is in {status}, and nodes.deleteIn counts that as gone"),
-            Answer::Missing => f.write_str("does not exist any more"),
-            Answer::Unknown | Answer::Unreachable => f.write_str("may exist or not"),
+            ServerLookup::Exists(status) => {
+                write!(f, "is in {status}, and nodes.deleteIn counts that as gone")
+            }
+            ServerLookup::Missing => f.write_str("does not exist any more"),
+            ServerLookup::Unknown | ServerLookup::Unreachable => f.write_str("may exist or not"),
         }
     }
 }
 
 /// Nodes whose servers were not found.
 #[derive(Clone, Debug, Default)]
-pub struct Suspects {
+pub struct MissingServers {
     /// By UID.
-    known: BTreeMap<Name, Suspect>,
+    known: BTreeMap<Name, MissingServer>,
     /// The Node that was asked for last: those behind it come first in the next pass.
     last: Option<Name>,
 }
 
 #[derive(Clone, Debug)]
-struct Suspect {
+struct MissingServer {
     server: Name,
     first: Time,
     last: Time,
-    answer: Answer,
+    answer: ServerLookup,
 }
 
 /// What to ask for, and what is reported instead.
 #[derive(Debug, Default)]
-pub struct Asks {
+pub struct PlannedLookups {
     /// Positions of Nodes, and their servers.
     pub ask: Vec<(usize, Name)>,
     pub problems: Vec<Problem>,
 }
 
-impl Suspects {
+impl MissingServers {
     /// What must be asked for now. Forgets those that are Ready again, or found, or others by now.
-    pub fn asks(&mut self, seen: ProjectView<'_>, terms: &NodeRules) -> Asks {
+    pub fn asks(&mut self, seen: ProjectView<'_>, terms: &NodeRules) -> PlannedLookups {
         let (owners, found) = (owners(seen, terms), found(seen, terms));
-        let mut asks = Asks::default();
+        let mut asks = PlannedLookups::default();
         for (at, node) in seen.nodes.iter().enumerate() {
             let Some(id) = server_of(node, terms) else { continue };
             let server = seen.servers.get(&id);
@@ -132,15 +134,15 @@ impl Suspects {
         &mut self,
         node: &NodeObject,
         server: &Name,
-        answer: &Answer,
+        answer: &ServerLookup,
         deletion: &Deletion,
         now: Time,
     ) {
         self.last = Some(node.name.clone());
         let is_gone = match answer {
-            Answer::Missing => true,
-            Answer::Exists(status) => deletion.also_in.contains(status),
-            Answer::Unknown | Answer::Unreachable => return,
+            ServerLookup::Missing => true,
+            ServerLookup::Exists(status) => deletion.also_in.contains(status),
+            ServerLookup::Unknown | ServerLookup::Unreachable => return,
         };
         let known = self.known.remove(&node.uid).filter(|it| it.server == *server);
         // A clock that was set back begins the grace period again.
@@ -148,7 +150,7 @@ impl Suspects {
         if is_gone {
             let first = known.map_or(now, |it| it.first);
             let (server, answer) = (server.clone(), answer.clone());
-            self.known.insert(node.uid.clone(), Suspect { server, first, last: now, answer });
+            self.known.insert(node.uid.clone(), MissingServer { server, first, last: now, answer });
         }
     }
 
@@ -167,8 +169,8 @@ impl Suspects {
     }
 
     /// What was answered last of this Node's server.
-    pub fn answer(&self, node: &NodeObject) -> Answer {
-        self.known.get(&node.uid).map_or(Answer::Unknown, |it| it.answer.clone())
+    pub fn answer(&self, node: &NodeObject) -> ServerLookup {
+        self.known.get(&node.uid).map_or(ServerLookup::Unknown, |it| it.answer.clone())
     }
 
     /// When the next grace period is over. Those that are over are none of these: they were decided in this pass, or wait for the next.
@@ -178,7 +180,7 @@ impl Suspects {
         ends.filter(|it| *it > now).min()
     }
 
-    fn is_over(&self, suspect: &Suspect, terms: &NodeRules, now: Time) -> bool {
+    fn is_over(&self, suspect: &MissingServer, terms: &NodeRules, now: Time) -> bool {
         since(suspect.first, now).is_some_and(|it| u128::from(it) >= terms.deletion.grace.as_millis())
     }
 }
@@ -193,9 +195,9 @@ fn server_of(node: &NodeObject, terms: &NodeRules) -> Option<Name> {
     if !terms.lifecycle || node.is_deleting || !is_silent {
         return None;
     }
-    match Whose::of(node, terms.region.as_deref()) {
-        Whose::Ours(id) => Some(id),
-        Whose::Others | Whose::Unknown => None,
+    match ProviderMatch::of(node, terms.region.as_deref()) {
+        ProviderMatch::Ours(id) => Some(id),
+        ProviderMatch::Others | ProviderMatch::Unknown => None,
     }
 }
 
@@ -245,7 +247,7 @@ fn alone() -> Reasons {
 /// Nodes that are servers of the project: two are as good as all, for who looks for one beside itself.
 fn found(seen: ProjectView<'_>, terms: &NodeRules) -> Vec<usize> {
     let is_found = |id: &Name| seen.servers.get(id).is_some_and(|it| !it.is_gone_soon());
-    let is_ours = |node: &NodeObject| matches!(Whose::of(node, terms.region.as_deref()), Whose::Ours(id) if is_found(&id));
+    let is_ours = |node: &NodeObject| matches!(ProviderMatch::of(node, terms.region.as_deref()), ProviderMatch::Ours(id) if is_found(&id));
     seen.nodes.iter().enumerate().filter(|(_, node)| is_ours(node)).map(|(at, _)| at).take(2).collect()
 }
 
@@ -253,7 +255,7 @@ fn found(seen: ProjectView<'_>, terms: &NodeRules) -> Vec<usize> {
 fn kept(node: &NodeObject, id: &Name, server: Option<&Server>, why: &str, fix: &str) -> Problem {
     let state = match server {
         None => format!("the project has no server {id}"),
-        Some(server) => format!("its server {id} {}", Answer::Exists(server.status.clone())),
+        Some(server) => format!("its server {id} {}", ServerLookup::Exists(server.status.clone())),
     };
     let message = format!("{state}; the Node is not deleted, because {why}");
     Problem::new(node.object(), Reason::NodeKept, message).fix(fix)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     addresses::{INTERNAL, addresses_of, claimed, has_ip},
-    server::{REGION_LABEL, SERVER, Server, Whose, as_label, provider_id},
+    server::{ProviderMatch, REGION_LABEL, SERVER, Server, as_label, provider_id},
 };
 
 pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -114,9 +114,9 @@ fn found<'s>(
         Some(Problem::new(node.object(), Reason::NodeUninitialized, message).fix(fix))
     };
     let wrong = |message: String, fix: &str| Err(unknown(message, fix).filter(|_| waits));
-    match Whose::of(node, terms.region.as_deref()) {
-        Whose::Others => Err(None),
-        Whose::Ours(id) => match seen.servers.get(&id) {
+    match ProviderMatch::of(node, terms.region.as_deref()) {
+        ProviderMatch::Others => Err(None),
+        ProviderMatch::Ours(id) => match seen.servers.get(&id) {
             Some(server) if owners.get(&id).is_some_and(|it| it.len() > 1) => Err(unknown(
                 format!("several Nodes have the providerID of the server {} ({id})", server.name),
                 "Find out which Node is that server, and register the others again with the ids of their own servers.",
@@ -128,8 +128,8 @@ fn found<'s>(
             ),
         },
         // Others' Nodes, of before there were ids: nothing of them is known.
-        Whose::Unknown if !waits => Err(None),
-        Whose::Unknown => match names.get(&*node.name).map(Vec::as_slice) {
+        ProviderMatch::Unknown if !waits => Err(None),
+        ProviderMatch::Unknown => match names.get(&*node.name).map(Vec::as_slice) {
             Some([server]) => match owners.get(&server.id) {
                 None => match claimed(node).find(|it| !server.has_address(*it)) {
                     None => Ok(server),
@@ -169,7 +169,7 @@ fn found<'s>(
 pub(super) fn owners<'a>(seen: ProjectView<'a>, terms: &NodeRules) -> HashMap<Name, BTreeSet<&'a str>> {
     let mut all: HashMap<Name, BTreeSet<&str>> = HashMap::new();
     for node in seen.nodes {
-        if let Whose::Ours(id) = Whose::of(node, terms.region.as_deref()) {
+        if let ProviderMatch::Ours(id) = ProviderMatch::of(node, terms.region.as_deref()) {
             all.entry(id).or_default().insert(&node.name);
         }
     }
@@ -314,10 +314,10 @@ impl Step {
     pub fn patch(&self, node: &NodeObject, terms: &NodeRules) -> Option<NodePatch> {
         let patch = match self {
             Step::Initialize { server, provider_id, labels } => {
-                let is_other = match Whose::of(node, terms.region.as_deref()) {
-                    Whose::Ours(id) => id != *server,
-                    Whose::Others => true,
-                    Whose::Unknown => false,
+                let is_other = match ProviderMatch::of(node, terms.region.as_deref()) {
+                    ProviderMatch::Ours(id) => id != *server,
+                    ProviderMatch::Others => true,
+                    ProviderMatch::Unknown => false,
                 };
                 if is_other || !node.has_taint(UNINITIALIZED) {
                     return None;
@@ -335,7 +335,8 @@ impl Step {
                 NodePatch::Object(NodeChange { labels: labels.clone(), ..NodeChange::default() })
             }
             Step::Remember(server) => {
-                let is_same = Whose::of(node, terms.region.as_deref()) == Whose::Ours(server.clone());
+                let is_same =
+                    ProviderMatch::of(node, terms.region.as_deref()) == ProviderMatch::Ours(server.clone());
                 if !is_same || node.annotations.get(SERVER).map(String::as_str) == Some(&**server) {
                     return None;
                 }

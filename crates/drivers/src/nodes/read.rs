@@ -16,14 +16,14 @@ use seaway_openstack::{
 };
 
 use super::{
-    deletion::Answer,
+    deletion::ServerLookup,
     plan::UNINITIALIZED,
     server::{Server, ServerAddress, ServerPort, is_label},
 };
 
 /// What of a cloud does not change.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct CloudNameCache {
     flavors: HashMap<Id<Flavor>, String>,
     networks: HashMap<Id<Network>, String>,
     /// What was asked for in vain in this pass, and what it is called meanwhile: it is asked for again in the next.
@@ -41,7 +41,7 @@ pub(super) fn waiting(nodes: &[NodeObject]) -> HashSet<&str> {
 /// `waiting`: of those the flavor is needed. `ports`: with their addresses.
 pub(super) async fn servers(
     cloud: &Cloud,
-    names: &mut Names,
+    names: &mut CloudNameCache,
     waiting: &HashSet<&str>,
     ports: bool,
 ) -> Result<BTreeMap<Name, Server>, Error> {
@@ -72,17 +72,17 @@ pub(super) async fn servers(
 }
 
 /// Missing is what Nova itself says of the server: a gateway that does not know the way answers 404, too.
-pub(super) async fn ask(cloud: &Cloud, server: &str) -> Answer {
-    let Ok(id) = server.parse::<Id<nova::Server>>() else { return Answer::Unknown };
+pub(super) async fn ask(cloud: &Cloud, server: &str) -> ServerLookup {
+    let Ok(id) = server.parse::<Id<nova::Server>>() else { return ServerLookup::Unknown };
     let error = match cloud.all::<nova::Server>().read::<nova::Server>(&id).await {
-        Ok(told) => return Answer::Exists(told.status.to_string()),
-        Err(error) if error.is_not_found() && error.is_of_service() => return Answer::Missing,
+        Ok(told) => return ServerLookup::Exists(told.status.to_string()),
+        Err(error) if error.is_not_found() && error.is_of_service() => return ServerLookup::Missing,
         Err(error) => error,
     };
     tracing::debug!(%error, server, "whether the server exists is not known");
     match error.class() {
-        Class::Unreachable | Class::Timeout | Class::Tls | Class::Busy => Answer::Unreachable,
-        _ => Answer::Unknown,
+        Class::Unreachable | Class::Timeout | Class::Tls | Class::Busy => ServerLookup::Unreachable,
+        _ => ServerLookup::Unknown,
     }
 }
 
@@ -110,7 +110,7 @@ fn server(told: nova::Server, flavor: String) -> Server {
 }
 
 /// The name, or the id of one whose name is no label; one that does not exist any more has its id. Nothing: it was not told.
-async fn flavor(cloud: &Cloud, names: &mut Names, of: &ServerFlavor) -> String {
+async fn flavor(cloud: &Cloud, names: &mut CloudNameCache, of: &ServerFlavor) -> String {
     if is_label(&of.original_name) {
         return of.original_name.clone();
     }
@@ -137,7 +137,7 @@ async fn flavor(cloud: &Cloud, names: &mut Names, of: &ServerFlavor) -> String {
 
 async fn plug(
     cloud: &Cloud,
-    names: &mut Names,
+    names: &mut CloudNameCache,
     servers: &mut BTreeMap<Name, Server>,
     ports: &[AttachedPort],
 ) {
@@ -162,7 +162,7 @@ async fn plug(
 }
 
 /// Nothing: it was not told. A network that may not be seen has no name.
-async fn network_name(cloud: &Cloud, names: &mut Names, id: &Id<Network>) -> Option<String> {
+async fn network_name(cloud: &Cloud, names: &mut CloudNameCache, id: &Id<Network>) -> Option<String> {
     if let Some(name) = names.networks.get(id) {
         return Some(name.clone());
     }

@@ -63,7 +63,7 @@ impl Server {
 
 /// Whose server a Node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum ProviderMatch {
     Ours(Name),
     /// Of another provider, or of another region.
     Others,
@@ -71,20 +71,22 @@ pub enum Whose {
     Unknown,
 }
 
-impl Whose {
-    pub fn of(node: &NodeObject, region: Option<&str>) -> Whose {
+impl ProviderMatch {
+    pub fn of(node: &NodeObject, region: Option<&str>) -> ProviderMatch {
         let said = node.labels.get(REGION_LABEL).map(String::as_str).filter(|it| !it.is_empty());
         let is_elsewhere =
             said.is_some_and(|it| region.is_some_and(|ours| ours != it && as_label(ours) != it));
         match &node.provider_id {
-            Some(_) if is_elsewhere => Whose::Others,
+            Some(_) if is_elsewhere => ProviderMatch::Others,
             Some(text) => match parsed(text) {
-                Some((there, id)) if there.is_empty() || Some(there) == region => Whose::Ours(id.into()),
-                _ => Whose::Others,
+                Some((there, id)) if there.is_empty() || Some(there) == region => {
+                    ProviderMatch::Ours(id.into())
+                }
+                _ => ProviderMatch::Others,
             },
             None => match node.annotations.get(SERVER) {
-                Some(id) if !is_elsewhere && is_id(id) => Whose::Ours(id.as_str().into()),
-                _ => Whose::Unknown,
+                Some(id) if !is_elsewhere && is_id(id) => ProviderMatch::Ours(id.as_str().into()),
+                _ => ProviderMatch::Unknown,
             },
         }
     }
@@ -150,32 +152,32 @@ mod tests {
 
     #[test]
     fn a_node_is_ours_by_scheme_and_region() {
-        let ours = || Whose::Ours("1a-2b".into());
+        let ours = || ProviderMatch::Ours("1a-2b".into());
         for (provider_id, label, server, region, whose) in [
             (Some("openstack:///1a-2b"), None, None, Some("One"), ours()),
             (Some("openstack:///1a-2b"), None, None, None, ours()),
             (Some("openstack://One/1a-2b"), None, None, Some("One"), ours()),
-            (Some("openstack://Two/1a-2b"), None, None, Some("One"), Whose::Others),
-            (Some("openstack://One/1a-2b"), None, None, None, Whose::Others),
+            (Some("openstack://Two/1a-2b"), None, None, Some("One"), ProviderMatch::Others),
+            (Some("openstack://One/1a-2b"), None, None, None, ProviderMatch::Others),
             // It was initialised in another region, by ids without one.
-            (Some("openstack:///1a-2b"), Some("Two"), None, Some("One"), Whose::Others),
+            (Some("openstack:///1a-2b"), Some("Two"), None, Some("One"), ProviderMatch::Others),
             (Some("openstack:///1a-2b"), Some("One"), None, Some("One"), ours()),
-            (Some("aws:///eu/i-1"), None, Some("1a-2b"), Some("One"), Whose::Others),
-            (Some("openstack:///"), None, None, Some("One"), Whose::Others),
-            (Some("openstack:///a/b"), None, None, Some("One"), Whose::Others),
-            (Some("openstack:///../x"), None, None, Some("One"), Whose::Others),
-            (Some("openstack://1a-2b"), None, None, Some("One"), Whose::Others),
-            (Some("1a-2b"), None, None, Some("One"), Whose::Others),
-            (None, None, None, Some("One"), Whose::Unknown),
+            (Some("aws:///eu/i-1"), None, Some("1a-2b"), Some("One"), ProviderMatch::Others),
+            (Some("openstack:///"), None, None, Some("One"), ProviderMatch::Others),
+            (Some("openstack:///a/b"), None, None, Some("One"), ProviderMatch::Others),
+            (Some("openstack:///../x"), None, None, Some("One"), ProviderMatch::Others),
+            (Some("openstack://1a-2b"), None, None, Some("One"), ProviderMatch::Others),
+            (Some("1a-2b"), None, None, Some("One"), ProviderMatch::Others),
+            (None, None, None, Some("One"), ProviderMatch::Unknown),
             (None, None, Some("1a-2b"), Some("One"), ours()),
-            (None, None, Some(""), Some("One"), Whose::Unknown),
-            (None, Some("Two"), Some("1a-2b"), Some("One"), Whose::Unknown),
+            (None, None, Some(""), Some("One"), ProviderMatch::Unknown),
+            (None, Some("Two"), Some("1a-2b"), Some("One"), ProviderMatch::Unknown),
             // A region that is no label value stands there as one.
             (Some("openstack:///1a-2b"), Some("One-east"), None, Some("One (east)"), ours()),
-            (Some("openstack:///1a-2b"), Some("One-west"), None, Some("One (east)"), Whose::Others),
+            (Some("openstack:///1a-2b"), Some("One-west"), None, Some("One (east)"), ProviderMatch::Others),
         ] {
             assert_eq!(
-                Whose::of(&node(provider_id, label, server), region),
+                ProviderMatch::of(&node(provider_id, label, server), region),
                 whose,
                 "{provider_id:?} {label:?} {server:?}"
             );

@@ -211,7 +211,7 @@ fn a_server_in_error_is_a_condition_and_a_problem_and_no_deletion() {
         assert!(*said == reason && message.contains("No valid host"), "{message}");
         assert_eq!(problems(&nodes, &servers)[0].0, Reason::ServerFailed);
         assert!(
-            Suspects::default()
+            MissingServers::default()
                 .asks(ProjectView { nodes: &nodes, servers: &servers }, &terms())
                 .ask
                 .is_empty()
@@ -233,7 +233,7 @@ fn each_controller_does_its_own() {
     let seen = ProjectView { nodes: &nodes, servers: &servers };
     let of = |nodes, lifecycle| {
         let terms = NodeRules { nodes, lifecycle, ..terms() };
-        (plan(seen, &terms).steps.len(), Suspects::default().asks(seen, &terms).ask.len())
+        (plan(seen, &terms).steps.len(), MissingServers::default().asks(seen, &terms).ask.len())
     };
     assert_eq!(
         (of(true, true), of(true, false), of(false, true), of(false, false)),
@@ -264,10 +264,10 @@ const fn at(seconds: u64) -> Time {
 
 /// Asks as a pass does; what may be deleted then.
 fn decide(
-    suspects: &mut Suspects,
+    suspects: &mut MissingServers,
     nodes: &[NodeObject],
     servers: &BTreeMap<Name, Server>,
-    answer: Answer,
+    answer: ServerLookup,
     now: u64,
 ) -> Vec<String> {
     let terms = terms();
@@ -281,7 +281,7 @@ fn decide(
 
 #[test]
 fn a_node_goes_after_two_answers_a_grace_period_apart() {
-    use Answer::{Exists, Missing, Unknown};
+    use ServerLookup::{Exists, Missing, Unknown};
     let gone = [node("a", Some("openstack:///s1"), false), node("b", Some("openstack:///s2"), true)];
     let found = servers(&[("s2", "b", "ACTIVE")]);
     let exists = || Exists("ACTIVE".to_owned());
@@ -301,7 +301,7 @@ fn a_node_goes_after_two_answers_a_grace_period_apart() {
         ("the clock was set back", vec![(100, Missing), (0, Missing), (60, Missing)], true),
         ("the clock was set back just now", vec![(100, Missing), (160, Unknown), (50, Missing)], false),
     ] {
-        let mut suspects = Suspects::default();
+        let mut suspects = MissingServers::default();
         let decided: Vec<bool> = answers
             .into_iter()
             .map(|(now, it)| !decide(&mut suspects, &gone, &found, it, now).is_empty())
@@ -316,13 +316,13 @@ fn a_node_goes_after_two_answers_a_grace_period_apart() {
         [NodeObject { provider_id: Some(provider("openstack:///s3")), ..gone[0].clone() }, gone[1].clone()];
     let listed = servers(&[("s1", "a", "ACTIVE"), ("s2", "b", "ACTIVE")]);
     for (nodes, servers) in [(&ready, &found), (&another, &found), (&moved, &found), (&gone, &listed)] {
-        let mut suspects = Suspects::default();
+        let mut suspects = MissingServers::default();
         assert!(decide(&mut suspects, &gone, &found, Missing, 0).is_empty());
         decide(&mut suspects, nodes, servers, Missing, 30);
         assert!(decide(&mut suspects, &gone, &found, Missing, 60).is_empty(), "{nodes:?} {servers:?}");
     }
     // The answer of a while ago is none of now.
-    let mut suspects = Suspects::default();
+    let mut suspects = MissingServers::default();
     decide(&mut suspects, &gone, &found, Missing, 0);
     decide(&mut suspects, &gone, &found, Missing, 60);
     assert!(
@@ -337,7 +337,7 @@ fn no_node_goes_while_no_other_one_is_found() {
     let others = servers(&[("x1", "x", "ACTIVE"), ("x2", "a", "ACTIVE")]);
     let soft = servers(&[("s2", "b", "SOFT_DELETED")]);
     for servers in [others, soft, BTreeMap::new()] {
-        let mut suspects = Suspects::default();
+        let mut suspects = MissingServers::default();
         let asks = suspects.asks(ProjectView { nodes: &nodes, servers: &servers }, &terms());
         assert!(
             asks.ask.is_empty() && asks.problems.iter().all(|it| it.reason == Reason::NodeKept),
@@ -345,7 +345,7 @@ fn no_node_goes_while_no_other_one_is_found() {
         );
     }
     let found = servers(&[("s2", "b", "ACTIVE")]);
-    let asks = Suspects::default().asks(ProjectView { nodes: &nodes, servers: &found }, &terms());
+    let asks = MissingServers::default().asks(ProjectView { nodes: &nodes, servers: &found }, &terms());
     assert_eq!((asks.ask, asks.problems.len()), (vec![(0, id("s1"))], 0));
 }
 
@@ -358,9 +358,9 @@ fn without_an_id_only_nodes_that_were_initialised_here_go() {
     };
     let nodes = [initialised, node("c", None, false), node("b", Some("openstack:///s2"), true)];
     let found = servers(&[("s2", "b", "ACTIVE")]);
-    let mut suspects = Suspects::default();
-    decide(&mut suspects, &nodes, &found, Answer::Missing, 0);
-    assert_eq!(decide(&mut suspects, &nodes, &found, Answer::Missing, 60), ["a"]);
+    let mut suspects = MissingServers::default();
+    decide(&mut suspects, &nodes, &found, ServerLookup::Missing, 0);
+    assert_eq!(decide(&mut suspects, &nodes, &found, ServerLookup::Missing, 60), ["a"]);
 }
 
 #[test]
@@ -370,11 +370,11 @@ fn a_server_in_error_counts_as_gone_by_choice_alone() {
     for (chosen, goes) in [(&[][..], false), (&["SOFT_DELETED"], false), (&["ERROR"], true)] {
         let also_in = chosen.iter().map(|it: &&str| (*it).to_owned()).collect();
         let terms = NodeRules { deletion: Deletion { also_in, grace: Duration::from_secs(60) }, ..terms() };
-        let mut suspects = Suspects::default();
+        let mut suspects = MissingServers::default();
         let mut gone = false;
         for now in [0, 60] {
             for (node, id) in suspects.asks(ProjectView { nodes: &nodes, servers: &servers }, &terms).ask {
-                let answer = Answer::Exists("ERROR".to_owned());
+                let answer = ServerLookup::Exists("ERROR".to_owned());
                 suspects.answered(&nodes[node], &id, &answer, &terms.deletion, at(now));
                 gone = suspects.may_delete(&nodes[node], &terms, at(now));
             }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use seaway_engine::Failure;
 use seaway_model::{
-    Desired, LbKey, LoadBalancer as Wish, Owner, Problem, Reason, Unit, config::JoinLoadBalancers,
+    Desired, LbKey, LoadBalancer as Wish, Owner, Problem, Reason, Unit, config::SharedLoadBalancerScope,
 };
 use seaway_openstack::octavia::LoadBalancer;
 
@@ -96,10 +96,10 @@ pub(super) fn refusal(
     it: &LoadBalancer,
     on: On,
 ) -> Option<Problem> {
-    let outside = wish.options.outside.as_ref()?;
+    let outside = wish.options.cloud.as_ref()?;
     // A word is its namespace's.
     let is_of_its_word = shares::word(wish).is_some_and(|word| shares::is_of(it, word));
-    if outside.join == JoinLoadBalancers::Any
+    if outside.join == SharedLoadBalancerScope::Any
         || is_on(cluster, marks, owner, it, on)
         || is_of_its_word && it.tags.contains(&cluster.tag())
     {
@@ -167,7 +167,7 @@ pub(super) fn refused(
     };
     let here = observed.balancer.as_ref().filter(|here| here.it.id == it.id);
     let floating = here.and(observed.floating.as_ref()).and_then(|it| it.floating_ip_address);
-    let published = wish.options.outside.as_ref().map(|it| &it.published[..]).unwrap_or_default();
+    let published = wish.options.cloud.as_ref().map(|it| &it.published[..]).unwrap_or_default();
     let on = On {
         listeners: here.is_some_and(|it| !it.branches.is_empty()),
         address: it.vip_address.iter().chain(&floating).any(|ip| published.contains(ip)),

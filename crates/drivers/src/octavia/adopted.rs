@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_model::{
     L4, Listener as Wished, ListenerId, LoadBalancer as Wish, Owner, Problem, Reason,
-    load_balancer::{Affinity, Outside},
+    load_balancer::{Affinity, CloudOptions},
 };
 use seaway_openstack::{
     octavia::{Persistence, PersistenceType, Provisioning},
@@ -78,7 +78,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
     if let (Some((asked, there)), Some(owner)) =
         (other_address(wish, observed), wish.listeners.values().map(|it| &it.owner).min())
     {
-        let field = wish.options.outside.as_ref().map(|it| it.requested_field.clone()).unwrap_or_default();
+        let field = wish.options.cloud.as_ref().map(|it| it.requested_field.clone()).unwrap_or_default();
         let message = format!(
             "{field} requests {asked}, and its load balancer, which another controller made, has {there}: {there} stays"
         );
@@ -117,7 +117,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
 
 /// The address that is requested by a field alone, and the floating IP that is there instead.
 fn other_address(wish: &Wish, observed: &Observed) -> Option<(IpAddr, IpAddr)> {
-    let outside = wish.options.outside.as_ref().filter(|it| !it.explicit.address)?;
+    let outside = wish.options.cloud.as_ref().filter(|it| !it.explicit.address)?;
     let balancer = observed.balancer.as_ref().filter(|it| is_adopted(it))?;
     if outside.internal && !keeps_floating(wish, observed) || is_called_vip(outside, observed) {
         return None;
@@ -130,13 +130,13 @@ fn other_address(wish: &Wish, observed: &Observed) -> Option<(IpAddr, IpAddr)> {
 }
 
 /// It is asked for as the VIP, which cannot be changed: born.rs tells it.
-fn is_called_vip(outside: &Outside, observed: &Observed) -> bool {
+fn is_called_vip(outside: &CloudOptions, observed: &Observed) -> bool {
     !observed.shared.guest && !outside.internal && requested_vip(outside).is_some()
 }
 
 /// Ports whose pools another made, and where a field alone asks for another session affinity.
 fn other_affinities<'o>(wish: &Wish, observed: &'o Observed) -> Vec<(ListenerId, &'o Branch)> {
-    let is_asked = wish.options.outside.as_ref().is_some_and(|it| it.explicit.affinity);
+    let is_asked = wish.options.cloud.as_ref().is_some_and(|it| it.explicit.affinity);
     let Some(balancer) = observed.balancer.as_ref().filter(|_| !is_asked) else { return Vec::new() };
     let is_other = |id: &ListenerId, branch: &Branch| {
         let listener = wish.listeners.get(id)?;

@@ -1,6 +1,6 @@
 //! Options of Octavia that a load balancer, as it is otherwise wanted, is given or refused. Pure.
 
-use seaway_model::{ListenerId, LoadBalancer as Wish, Owner, Problem, load_balancer::Outside};
+use seaway_model::{ListenerId, LoadBalancer as Wish, Owner, Problem, load_balancer::CloudOptions};
 use seaway_openstack::survey::Abilities;
 
 use super::{
@@ -8,7 +8,7 @@ use super::{
     wanted::{Wanted, leads_to},
 };
 
-pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abilities) {
+pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &CloudOptions, can: &Abilities) {
     tags::ask(wanted, &outside.tags, outside.group.as_ref());
     headers::ask(wanted, outside);
     probes::ask(wanted, wish, outside, can);

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use seaway_model::{LoadBalancer as Wish, Owner, Problem, Reason, load_balancer::Outside};
+use seaway_model::{LoadBalancer as Wish, Owner, Problem, Reason, load_balancer::CloudOptions};
 use seaway_openstack::{
     neutron::FloatingIp,
     octavia::{AdditionalVip, LoadBalancer},
@@ -17,8 +17,8 @@ const ALIASES: [&str; 3] = ["amphora", "amphorav2", "octavia"];
 
 /// What is asked for and cannot come: `flavor a (it has b)`. `provider`: the one of those who name none.
 pub(super) fn otherwise(wish: &Wish, it: &LoadBalancer, provider: &str) -> Vec<String> {
-    let usual = Outside::default();
-    let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
     let asked = outside.provider.as_deref().unwrap_or(provider);
     let alike = |a: &str, b: &str| a == b || ALIASES.contains(&a) && ALIASES.contains(&b);
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn told(
     provider: &str,
 ) -> Vec<(Owner, Problem)> {
     let mut otherwise = otherwise(wish, it, provider);
-    let outside = wish.options.outside.as_ref();
+    let outside = wish.options.cloud.as_ref();
     let asked = outside.filter(|it| !it.internal && it.requested.is_none());
     if let (Some(asked), Some(there)) = (asked.and_then(|it| it.floating.network.as_deref()), floating)
         && asked != there.floating_network_id.as_str()

@@ -46,7 +46,7 @@ struct Stays {
 
 impl Stays {
     fn of(wish: &Wish, observed: &Observed) -> Stays {
-        let (Some(outside), Some(balancer)) = (&wish.options.outside, &observed.balancer) else {
+        let (Some(outside), Some(balancer)) = (&wish.options.cloud, &observed.balancer) else {
             return Stays::default();
         };
         let mut stays = Stays::default();
@@ -103,7 +103,7 @@ pub(super) fn as_made(mut wish: Wish, observed: &Observed) -> Wish {
         pool.members.extend(members);
         pool.members.sort_by_key(|it| it.at);
     }
-    let Some(outside) = wish.options.outside.as_mut() else { return wish };
+    let Some(outside) = wish.options.cloud.as_mut() else { return wish };
     if let Some(tls) = &mut outside.tls {
         tls.references.retain(|id, _| !stays.plain.contains(id));
     }

@@ -5,7 +5,7 @@
 
 use seaway_model::{
     L4, Member, Pool,
-    load_balancer::{CheckKind, Family, HealthCheck, MemberState, Options},
+    load_balancer::{CheckKind, Family, HealthCheck, LoadBalancerOptions, MemberState},
 };
 use seaway_openstack::{
     octavia::{MonitorType, NewHealthMonitor},
@@ -21,19 +21,19 @@ pub(super) const MOST_RETRIES: u64 = 10;
 pub(super) const MOST_WEIGHT: u32 = 256;
 
 /// As this provider can.
-pub(super) fn check(options: &Options, pool: &Pool, can: &Abilities) -> Option<HealthCheck> {
+pub(super) fn check(options: &LoadBalancerOptions, pool: &Pool, can: &Abilities) -> Option<HealthCheck> {
     let check = pool.health.clone()?;
     let by_http = can.has(if pool.l4 == L4::Udp { Ability::UdpByHttp } else { Ability::Http });
     if !is_of_nodes(options, &check) || by_http {
         return Some(check);
     }
-    let asked = options.outside.as_ref().is_some_and(|it| it.monitored);
+    let asked = options.cloud.as_ref().is_some_and(|it| it.monitored);
     asked.then(|| HealthCheck { kind: CheckKind::Tcp.for_transport(pool.l4), port: None, ..check })
 }
 
 /// Those who are worth asking, with their weights.
 pub(super) fn members<'p>(
-    options: &Options,
+    options: &LoadBalancerOptions,
     pool: &'p Pool,
     check: Option<&HealthCheck>,
 ) -> impl Iterator<Item = (&'p Member, u16)> {
@@ -50,13 +50,13 @@ pub(super) fn members<'p>(
 }
 
 /// Who takes connections itself reaches members by one family; who passes packets on needs members of each.
-fn is_reached(options: &Options, member: &Member) -> bool {
-    let Some(outside) = &options.outside else { return true };
+fn is_reached(options: &LoadBalancerOptions, member: &Member) -> bool {
+    let Some(outside) = &options.cloud else { return true };
     let [first, _, ..] = outside.families[..] else { return true };
     is_transparent(outside.provider.as_ref()) || Family::of(member.at.ip()) == first
 }
 
-pub(super) fn is_of_nodes(options: &Options, check: &HealthCheck) -> bool {
+pub(super) fn is_of_nodes(options: &LoadBalancerOptions, check: &HealthCheck) -> bool {
     let http = matches!(check.kind, CheckKind::Http { .. });
     options.local_only && http && check.port.is_some() && check.port == options.health_check_node_port
 }
@@ -109,7 +109,11 @@ mod tests {
             (true, http(), Some(8_080), None, false),
         ] {
             let check = HealthCheck { kind: kind.clone(), port, ..HealthCheck::default() };
-            let options = Options { local_only, health_check_node_port: of_kube_proxy, ..Options::default() };
+            let options = LoadBalancerOptions {
+                local_only,
+                health_check_node_port: of_kube_proxy,
+                ..LoadBalancerOptions::default()
+            };
             let case = format!("{local_only} {kind:?} {port:?} {of_kube_proxy:?}");
             assert_eq!(is_of_nodes(&options, &check), expected, "{case}");
         }

@@ -4,7 +4,7 @@
 
 use seaway_model::{
     Listener as WishedListener, LoadBalancer as Wish, Name, Problem, Reason,
-    load_balancer::{CloudClientAuth, Outside},
+    load_balancer::{CloudClientAuth, CloudOptions},
 };
 use seaway_openstack::{
     octavia::{ClientAuthentication, Listener, ListenerChange, NewListener, Protocol},
@@ -21,7 +21,7 @@ use super::{
 /// A listener that was told to ask for them has it. Where somebody else said so, nobody takes it back.
 const GIVEN: &str = "seaway.dev/client-certificates";
 
-pub(super) fn ask(wanted: &mut Wanted, outside: &Outside) {
+pub(super) fn ask(wanted: &mut Wanted, outside: &CloudOptions) {
     let CloudClientAuth { authority, revoked, optional, .. } = &outside.clients;
     let Some(authority) = authority else { return };
     let listeners = wanted.listeners.values_mut().map(|it| &mut it.listener);
@@ -69,7 +69,7 @@ pub(super) fn reset(change: &mut ListenerChange, wish: &NewListener, there: &Lis
 
 /// Such a port is not made.
 pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -> Vec<Problem> {
-    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let Some(outside) = &wish.options.cloud else { return Vec::new() };
     let CloudClientAuth { authority, revoked, .. } = &outside.clients;
     let by_secret = outside.clients.by_secret || listener.tls.as_ref().is_some_and(|it| it.clients.is_some());
     let is_asked = authority.is_some() || by_secret || outside.clients.unvouched;

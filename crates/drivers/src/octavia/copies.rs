@@ -37,7 +37,7 @@ impl Octavia {
         let (Desired::LoadBalancer(wish), Some(balancer)) = (desired, &observed.balancer) else {
             return BTreeSet::new();
         };
-        let metrics = wish.options.outside.as_ref().and_then(|it| it.metrics);
+        let metrics = wish.options.cloud.as_ref().and_then(|it| it.metrics);
         let is_wished = |at: &ListenerId| {
             wish.listeners.contains_key(at)
                 || metrics.is_some_and(|port| *at == ListenerId { l4: L4::Tcp, port })

@@ -12,7 +12,8 @@ use std::{
 };
 
 use seaway_model::{
-    ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named, unit::RemovedOwner,
+    ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::NamedLoadBalancer,
+    unit::RemovedOwner,
 };
 use seaway_openstack::{
     Cloud, Error,
@@ -35,7 +36,7 @@ use super::{
 pub(super) struct Sought<'w> {
     owner: Owner,
     wish: &'w Wish,
-    named: Option<Named>,
+    named: Option<NamedLoadBalancer>,
     published: Vec<IpAddr>,
     /// Where its members are.
     spots: BTreeSet<SocketAddr>,
@@ -76,7 +77,7 @@ impl Why {
 
 impl Sought<'_> {
     pub(super) fn of(owner: Owner, wish: &Wish) -> Sought<'_> {
-        let outside = wish.options.outside.as_ref();
+        let outside = wish.options.cloud.as_ref();
         Sought {
             owner,
             wish,
@@ -195,7 +196,7 @@ impl Sought<'_> {
 
     /// Another floating IP is to lead there: one may be allocated already.
     pub(super) fn wants_another(&self, floating: &FloatingIp) -> bool {
-        let Some(outside) = &self.wish.options.outside else { return false };
+        let Some(outside) = &self.wish.options.cloud else { return false };
         let network = outside.floating.network.as_ref().filter(|_| outside.remake);
         outside.requested.is_some_and(|it| floating.floating_ip_address != Some(it))
             || network.is_some_and(|it| it.as_str() != floating.floating_network_id.as_str())
@@ -389,7 +390,7 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
 }
 
 /// Nobody knows which is meant, and none is made instead.
-fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Problem {
+fn not_one(sought: &Sought<'_>, named: &NamedLoadBalancer, there: &[LoadBalancer]) -> Problem {
     let ids: Vec<&str> = there.iter().map(|it| it.id.as_str()).collect();
     let message = match ids.is_empty() {
         true => format!(

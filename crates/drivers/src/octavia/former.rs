@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use seaway_engine::Failure;
-use seaway_model::{Desired, LbKey, Unit, load_balancer::Outside, unit::RemovedOwner};
+use seaway_model::{Desired, LbKey, Unit, load_balancer::CloudOptions, unit::RemovedOwner};
 use seaway_openstack::{
     Cloud, Error,
     neutron::SecurityGroup,
@@ -75,8 +75,8 @@ pub(super) fn steps(
         return from(observed);
     };
     let (mut steps, mut after) = (Vec::new(), observed.clone());
-    let usual = Outside::default();
-    let outside = former.load_balancer.options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = former.load_balancer.options.cloud.as_ref().unwrap_or(&usual);
     if let Some(there) = &mut after.floating {
         let (description, formerly) = descriptions_of_floating(cluster, key, owner, outside.floating.keep);
         if formerly.contains(&there.description) {

@@ -21,8 +21,8 @@ use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Context, Doubt, Driver, Failure, Removal, Report};
 use seaway_model::{
-    Desired, Group, Name, Owner, Problem, Reason, Unit,
-    group::{Openings, SourceNetwork},
+    Desired, Name, NodeSecurityGroup, Owner, Problem, Reason, Unit,
+    group::{NodeAccess, SourceNetwork},
 };
 use seaway_openstack::{Service, neutron::NewSecurityGroup};
 
@@ -112,7 +112,7 @@ impl Driver for Groups {
 
     fn steps(&self, desired: &Desired, there: &Observed) -> Vec<Step> {
         let (Some(joined), Some(class)) = (self.0.joined.get(), &there.class) else { return Vec::new() };
-        let Desired::Group(group) = desired else { return steps(None, there) };
+        let Desired::SecurityGroup(group) = desired else { return steps(None, there) };
         let group = &by_those_who_made(group, &there.made);
         let cluster = &joined.cluster;
         let new = NewSecurityGroup {
@@ -152,7 +152,7 @@ impl Driver for Groups {
             // What was not found may be there by now.
             there.plugs.retain(|_, it| matches!(it, Plug::At(_) | Plug::Open(_) | Plug::Elsewhere));
             there.made = Box::pin(self.0.made(joined, cloud, desired, &there.made)).await?;
-            if let Desired::Group(group) = desired {
+            if let Desired::SecurityGroup(group) = desired {
                 read::complete(&joined.cloud, group, &mut there).await?;
             }
             Ok((there, at))
@@ -198,7 +198,7 @@ impl Driver for Groups {
     fn conclude(&self, unit: &Unit, desired: &Desired, there: &Observed) -> Report {
         let mut told = Report::default();
         self.0.refusals.passed(unit);
-        let Desired::Group(group) = desired else {
+        let Desired::SecurityGroup(group) = desired else {
             let is_gone = there.group.is_none() && there.doubles.is_empty();
             told.again = (!is_gone).then_some(SOON);
             if is_gone {
@@ -208,7 +208,7 @@ impl Driver for Groups {
         };
         let problems = problems(group, there);
         // One that is made again by another provider is opened to as that one needs it.
-        let is_other = |it: (&Owner, &Arc<Openings>)| {
+        let is_other = |it: (&Owner, &Arc<NodeAccess>)| {
             there.made.get(it.0).is_some_and(|made| it.1.provider.as_ref() != Some(&made.provider))
         };
         told.again = Some(match problems.is_empty() {
@@ -225,7 +225,7 @@ impl Driver for Groups {
     }
 }
 
-fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
+fn problems(group: &NodeSecurityGroup, there: &Observed) -> Vec<(Owner, Problem)> {
     let mut problems = Vec::new();
     let mut tell = |owner: &Owner, reason, message: String, fix: &str| {
         problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
@@ -295,7 +295,7 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
 
 fn owners(desired: &Desired) -> Vec<Owner> {
     match desired {
-        Desired::Group(group) => group.openings.keys().cloned().collect(),
+        Desired::SecurityGroup(group) => group.openings.keys().cloned().collect(),
         _ => Vec::new(),
     }
 }

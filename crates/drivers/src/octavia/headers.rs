@@ -1,6 +1,6 @@
 //! What listeners of HTTP add to requests, beside X-Forwarded-For. Pure.
 
-use seaway_model::load_balancer::Outside;
+use seaway_model::load_balancer::CloudOptions;
 use seaway_openstack::{octavia::Protocol, resource::Edit};
 
 use super::wanted::Wanted;
@@ -9,7 +9,7 @@ use super::wanted::Wanted;
 const PROTO: &str = "X-Forwarded-Proto";
 const PORT: &str = "X-Forwarded-Port";
 
-pub(super) fn ask(wanted: &mut Wanted, outside: &Outside) {
+pub(super) fn ask(wanted: &mut Wanted, outside: &CloudOptions) {
     for (id, it) in &mut wanted.listeners {
         let Some(asked) = outside.headers.get(id) else { continue };
         if !matches!(it.listener.protocol, Protocol::Http | Protocol::TerminatedHttps) {

@@ -64,7 +64,7 @@ impl Octavia {
     /// alone tells.
     pub(super) fn abilities(&self, wish: &Wish, there: Option<&Balancer>) -> Abilities {
         let made = there.and_then(|it| it.it.provider.as_deref());
-        let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref());
+        let asked = wish.options.cloud.as_ref().and_then(|it| it.provider.as_deref());
         let provider = made.or(asked).unwrap_or(&self.provider);
         Abilities::of(provider, self.joined.get().map(|it| &*it.versions))
     }

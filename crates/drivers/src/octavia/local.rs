@@ -13,7 +13,7 @@ use std::{
 
 use seaway_model::{
     ListenerId, LoadBalancer as Wish, Owner, Problem, Reason,
-    load_balancer::{MemberState, Outside},
+    load_balancer::{CloudOptions, MemberState},
 };
 
 use super::{
@@ -24,8 +24,8 @@ use super::{
 
 /// Listeners that are such, and whether their members stay without a monitor.
 fn theirs(wish: &Wish, observed: &Observed) -> BTreeMap<ListenerId, bool> {
-    let usual = Outside::default();
-    let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
     let Some(balancer) = observed.balancer.as_ref().filter(|_| wish.options.local_only && outside.by_nodes)
     else {
         return BTreeMap::new();

@@ -43,7 +43,7 @@ impl Octavia {
                     self.tell_what_deletion_waits_for(unit, &problem);
                 }
                 if let Desired::LoadBalancer(wish) = desired
-                    && let Some(named) = wish.options.outside.as_ref().and_then(|it| it.named.as_ref())
+                    && let Some(named) = wish.options.cloud.as_ref().and_then(|it| it.named.as_ref())
                 {
                     self.crowded.waits(unit, &named.id);
                 }
@@ -301,5 +301,5 @@ fn sought<'w>(key: &LbKey, desired: &'w Desired) -> Option<Sought<'w>> {
 /// Its Service may vanish without a word.
 fn is_unheld(desired: &Desired) -> bool {
     let Desired::LoadBalancer(wish) = desired else { return false };
-    wish.options.outside.as_ref().is_some_and(|it| it.unheld)
+    wish.options.cloud.as_ref().is_some_and(|it| it.unheld)
 }

@@ -40,7 +40,7 @@ impl Octavia {
     /// The deletion limit counts it.
     pub(super) fn judge_vip(&self, unit: &Unit, desired: &Desired, observed: &mut Observed) {
         let Desired::LoadBalancer(wish) = desired else { return };
-        let names_port = wish.options.outside.as_ref().is_some_and(|it| it.port.is_some());
+        let names_port = wish.options.cloud.as_ref().is_some_and(|it| it.port.is_some());
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         let without = self.past(unit, |past| past.without_vip.clone());
         if !names_port

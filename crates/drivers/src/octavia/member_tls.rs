@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use seaway_model::{
     LoadBalancer as Wish, Owner, Pool as WishedPool, Problem, Reason,
-    load_balancer::{CloudMemberTls, Outside, Trust},
+    load_balancer::{CloudMemberTls, CloudOptions, Trust},
 };
 use seaway_openstack::{
     octavia::{NewPool, Pool, PoolChange},
@@ -23,7 +23,7 @@ use super::{
 /// A pool that was told to speak TLS has it. Where somebody else said so, nobody takes it back.
 const GIVEN: &str = "seaway.dev/backend-tls";
 
-pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside) {
+pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &CloudOptions) {
     let asked = &outside.member_tls;
     for (id, it) in &mut wanted.listeners {
         let pool = wish.listeners.get(id).and_then(|it| leads_to(it)).and_then(|it| wish.pools.get(it));
@@ -69,7 +69,7 @@ pub(super) fn reset(change: &mut PoolChange, wish: &NewPool, there: &Pool) {
 
 /// What would be spoken otherwise than it is asked for: such a port is not made.
 pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abilities) -> Vec<Problem> {
-    let (Some(tls), Some(outside)) = (&pool.tls, &wish.options.outside) else { return Vec::new() };
+    let (Some(tls), Some(outside)) = (&pool.tls, &wish.options.cloud) else { return Vec::new() };
     let CloudMemberTls { authorities, revoked, certificate } = &outside.member_tls;
     let mut refused = Vec::new();
     let mut refuse = |reason, message: String, fix: &str| {

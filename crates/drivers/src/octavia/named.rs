@@ -2,7 +2,7 @@
 //! is gone by now, since another was made in its place, says nothing.
 
 use seaway_engine::Failure;
-use seaway_model::{Desired, LbKey, Unit, load_balancer::Named, outcome::Replaced};
+use seaway_model::{Desired, LbKey, Unit, load_balancer::NamedLoadBalancer, outcome::ReplacedLoadBalancer};
 use seaway_openstack::{
     Cloud, Error,
     octavia::{LoadBalancer, Provisioning},
@@ -22,7 +22,7 @@ impl Octavia {
         observed: &mut Observed,
     ) -> Result<(), Failure> {
         let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
-        let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
+        let named = wish.options.cloud.as_ref().and_then(|it| it.named.as_ref());
         let (Some(named), Some(balancer)) = (named, &observed.balancer) else { return Ok(()) };
         observed.shared.refused = None;
         let is_known = observed.shared.named.as_ref().is_some_and(|(id, _)| *id == named.id);
@@ -50,20 +50,20 @@ impl Octavia {
 }
 
 /// What serves its Service instead of the one that it names by an id, and that is gone.
-pub(super) fn replaced(unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Replaced> {
+pub(super) fn replaced(unit: &Unit, desired: &Desired, observed: &Observed) -> Option<ReplacedLoadBalancer> {
     let (Unit::LoadBalancer(_, LbKey::Of(_)), Desired::LoadBalancer(wish)) = (unit, desired) else {
         return None;
     };
-    let outside = wish.options.outside.as_ref().filter(|it| !it.paused && !it.off && !it.preview)?;
+    let outside = wish.options.cloud.as_ref().filter(|it| !it.paused && !it.off && !it.preview)?;
     let named = outside.named.as_ref().filter(|it| !it.by_name)?;
     let balancer = observed.balancer.as_ref().filter(|_| !observed.shared.guest)?;
     let is_gone = observed.shared.named.as_ref().is_some_and(|(id, is_there)| *id == named.id && !is_there);
     let is_known = is_gone && balancer.it.provisioning_status == Provisioning::Active;
-    is_known.then(|| Replaced { gone: named.id.clone(), by: balancer.it.id.as_str().into() })
+    is_known.then(|| ReplacedLoadBalancer { gone: named.id.clone(), by: balancer.it.id.as_str().into() })
 }
 
 /// By its id, or all that are called so; without those that are going.
-pub(super) async fn all_named(cloud: &Cloud, named: &Named) -> Result<Vec<LoadBalancer>, Error> {
+pub(super) async fn all_named(cloud: &Cloud, named: &NamedLoadBalancer) -> Result<Vec<LoadBalancer>, Error> {
     let all = cloud.all::<LoadBalancer>();
     let mut found = match named.id.parse::<Id<LoadBalancer>>() {
         _ if named.by_name => all.list::<LoadBalancer>(Query::named(&named.id)).await?,

@@ -52,7 +52,7 @@ impl Octavia {
 
 /// Why another could not be made.
 async fn obstacle(cloud: &Cloud, new: &NewLoadBalancer, is: &LoadBalancer) -> Result<Option<String>, Error> {
-    async fn lacks<R: Resource<Home = ()>>(
+    async fn lacks<R: Resource<Parent = ()>>(
         cloud: &Cloud,
         what: &str,
         id: Option<Id<R>>,

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use seaway_engine::Failure;
 use seaway_model::{
     Desired, LbKey, LoadBalancer as Wish, Owner, Problem, Reason, Unit,
-    load_balancer::{Family, Outside},
+    load_balancer::{CloudOptions, Family},
 };
 use seaway_openstack::survey::{Abilities, Ability};
 
@@ -47,8 +47,8 @@ pub(super) enum Part {
 
 impl Part {
     pub(super) fn of(key: &LbKey, wish: &Wish, observed: &Observed, can: &Abilities) -> Part {
-        let usual = Outside::default();
-        let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+        let usual = CloudOptions::default();
+        let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
         let has_both = observed.balancer.as_ref().is_some_and(|it| !it.it.additional_vips.is_empty());
         let first = match (key, &outside.families[..]) {
             (LbKey::Second(_, family), _) => return Part::One(*family),
@@ -74,12 +74,11 @@ impl Part {
     /// What it has of the wish.
     pub(super) fn cut(self, key: &LbKey, wish: &Wish) -> Wish {
         let mut wish = wish.clone();
-        if let (Part::Both(second), Some(outside)) = (self, &mut wish.options.outside) {
+        if let (Part::Both(second), Some(outside)) = (self, &mut wish.options.cloud) {
             outside.families.push(second);
             outside.withheld = None;
         }
-        let (Part::One(family) | Part::Only(family), Some(outside)) = (self, &mut wish.options.outside)
-        else {
+        let (Part::One(family) | Part::Only(family), Some(outside)) = (self, &mut wish.options.cloud) else {
             return wish;
         };
         let is_its = |ip: &IpAddr| Family::of(*ip) == family;
@@ -112,7 +111,7 @@ impl Part {
 }
 
 /// Another's has the addresses that it has, and so has a port that somebody names: nothing is made beside it.
-fn has_one_only(outside: &Outside, guest: bool) -> bool {
+fn has_one_only(outside: &CloudOptions, guest: bool) -> bool {
     outside.port.is_some() || (outside.named.is_some() || outside.group.is_some()) && guest
 }
 
@@ -183,7 +182,7 @@ impl Octavia {
         let (Unit::LoadBalancer(_, LbKey::Second(..)), Desired::LoadBalancer(wish)) = (unit, desired) else {
             return Some(Need::Yes);
         };
-        let Some(outside) = &wish.options.outside else { return Some(Need::No) };
+        let Some(outside) = &wish.options.cloud else { return Some(Need::No) };
         if outside.port.is_some() {
             return Some(Need::No);
         }

@@ -71,7 +71,7 @@ impl Octavia {
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
         let owner = owner_of(key, wish)?;
         let can = self.abilities(wish, observed.balancer.as_ref());
-        let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
+        let asked = wish.options.cloud.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
         let wish = Part::of(key, wish, observed, &can).cut(key, wish);
         let wish = local::as_made(as_made(wish, observed), observed);
         let mut wanted = wanted(&self.joined.get()?.cluster, key, &owner, &wish, &can);
@@ -169,7 +169,7 @@ impl Octavia {
 /// As if it asked for the provider that it has, and for the floating IP.
 pub(super) fn as_made(mut wish: Wish, observed: &Observed) -> Wish {
     let made = observed.balancer.as_ref().and_then(|it| it.it.provider.as_deref());
-    if let (Some(made), Some(outside)) = (made, &mut wish.options.outside) {
+    if let (Some(made), Some(outside)) = (made, &mut wish.options.cloud) {
         outside.provider = Some(made.into());
     }
     by_default::as_made(with_its_floating(wish, observed), observed)
@@ -178,7 +178,7 @@ pub(super) fn as_made(mut wish: Wish, observed: &Observed) -> Wish {
 /// The floating IP that it has is its address, though the configuration gives none.
 pub(super) fn with_its_floating(mut wish: Wish, observed: &Observed) -> Wish {
     if keeps_floating(&wish, observed)
-        && let Some(outside) = &mut wish.options.outside
+        && let Some(outside) = &mut wish.options.cloud
     {
         outside.internal = false;
     }
@@ -187,7 +187,7 @@ pub(super) fn with_its_floating(mut wish: Wish, observed: &Observed) -> Wish {
 
 /// It is reached from outside, and only the configuration says that it should not be any more.
 pub(super) fn keeps_floating(wish: &Wish, observed: &Observed) -> bool {
-    let by_default = wish.options.outside.as_ref().is_some_and(|it| it.internal_by_default);
+    let by_default = wish.options.cloud.as_ref().is_some_and(|it| it.internal_by_default);
     by_default && observed.floating.is_some() && !observed.shared.guest
 }
 
@@ -196,7 +196,7 @@ fn emptied(desired: &Desired, observed: &Observed) -> BTreeSet<ListenerId> {
     let (Desired::LoadBalancer(wish), Some(balancer)) = (desired, &observed.balancer) else {
         return BTreeSet::new();
     };
-    if !wish.options.outside.as_ref().is_some_and(|it| it.by_nodes) {
+    if !wish.options.cloud.as_ref().is_some_and(|it| it.by_nodes) {
         return BTreeSet::new();
     }
     let is_empty = |id: &ListenerId| {

@@ -76,7 +76,7 @@ impl Octavia {
         else {
             return false;
         };
-        let Some(outside) = &wish.options.outside else { return false };
+        let Some(outside) = &wish.options.cloud else { return false };
         let is_alone = marks(&joined.cluster, key)
             .is_some_and(|it| it.is_first(&balancer.it.tags) && it.others(&balancer.it).next().is_none());
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
@@ -156,7 +156,7 @@ impl Octavia {
 }
 
 fn terms(desired: &Desired) -> StuckPolicy {
-    let of = |wish: &Wish| wish.options.outside.as_ref().map(|it| it.pending);
+    let of = |wish: &Wish| wish.options.cloud.as_ref().map(|it| it.pending);
     match desired {
         Desired::LoadBalancer(wish) => of(wish).unwrap_or_default(),
         _ => StuckPolicy::default(),

@@ -8,7 +8,7 @@ use seaway_engine::Failure;
 use seaway_model::{
     Desired, LbKey, LoadBalancer as Wish, Owner, Problem, Reason,
     group::CloudNode,
-    load_balancer::{Family, Outside},
+    load_balancer::{CloudOptions, Family},
 };
 use seaway_openstack::{
     Cloud, Error,
@@ -47,8 +47,8 @@ pub(super) async fn placed(
     wish: &Wish,
     of: Option<Family>,
 ) -> Result<Result<Placed, Nowhere>, Error> {
-    let usual = Outside::default();
-    let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
     let first = outside.families.first().copied().unwrap_or(Family::V4);
     let second = outside.families.get(1).filter(|_| outside.port.is_none());
     let said = outside.subnet.is_some() || outside.port.is_some();
@@ -106,14 +106,14 @@ pub(super) async fn placed(
 /// Where it is, as far as its Service says it by now.
 pub(super) fn say(key: &LbKey, desired: &Desired, placed: &mut Placed) {
     let Desired::LoadBalancer(wish) = desired else { return };
-    let Some(outside) = &wish.options.outside else { return };
+    let Some(outside) = &wish.options.cloud else { return };
     let first = outside.families.first().copied().unwrap_or(Family::V4);
     placed.say(outside, key.second_family().unwrap_or(first));
 }
 
 impl Placed {
     /// What its Service says of it. What followed from something else is of no worth any more.
-    fn say(&mut self, outside: &Outside, family: Family) {
+    fn say(&mut self, outside: &CloudOptions, family: Family) {
         let is_first = outside.families.first().is_none_or(|it| *it == family);
         let member_subnet = outside.member_subnet.as_ref().filter(|_| is_first);
         let from = member_subnet.and_then(|it| it.parse().ok());
@@ -141,7 +141,7 @@ impl Placed {
 /// A floating IP leads to the port of the VIP, and to an address of IPv4 there. So of two families that is the VIP, whichever
 /// the Service names first; what is told keeps the Service's order.
 pub(super) fn lead_by_ipv4(wish: &Wish, placed: &mut Placed) {
-    let Some(outside) = &wish.options.outside else { return };
+    let Some(outside) = &wish.options.cloud else { return };
     if outside.internal || outside.families.first() != Some(&Family::V6) {
         return;
     }
@@ -194,8 +194,8 @@ pub(super) fn failed(wish: &Wish, (message, fix): &Nowhere) -> Failure {
 
 /// Where it is reached: the outside by a floating IP, if there is one for its family.
 pub(super) fn addresses(wish: &Wish, it: &Balancer, observed: &Observed) -> Vec<IpAddr> {
-    let usual = Outside::default();
-    let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
     let is_v6 = |ip: &IpAddr| Family::of(*ip) == Family::V6;
     let vips = it.it.vip_address.into_iter();
     let vips = vips.chain(it.it.additional_vips.iter().filter_map(|it| it.ip_address));
@@ -212,14 +212,14 @@ pub(super) fn addresses(wish: &Wish, it: &Balancer, observed: &Observed) -> Vec<
 /// What is wrong with where it is.
 pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, Problem)> {
     let mut told = Vec::new();
-    let both = wish.options.outside.as_ref().is_some_and(|it| it.both);
+    let both = wish.options.cloud.as_ref().is_some_and(|it| it.both);
     for owner in owners(wish) {
         if let Some(lost) = &placed.lost {
             let fix = "Connect the two by a router. Or name the subnet of the members: member-subnet-id in [LoadBalancer], or \
                        the annotation seaway.dev/member-subnet of the Service.";
             told.push(told_to(owner, lost.clone(), fix));
         }
-        if wish.options.outside.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
+        if wish.options.cloud.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
             let message = format!(
                 "load balancer {} was created with an IPv6 VIP, which cannot have a floating IP: the IPv4 \
                  address of the load balancer cannot be reached from outside",

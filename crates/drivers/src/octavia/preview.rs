@@ -38,7 +38,7 @@ impl Octavia {
 /// Nothing of it is written.
 pub(super) fn is_paused(desired: &Desired) -> bool {
     match desired {
-        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
+        Desired::LoadBalancer(wish) => wish.options.cloud.as_ref().is_some_and(|it| it.paused || it.off),
         _ => false,
     }
 }

@@ -4,7 +4,7 @@
 
 use seaway_model::{
     L4, ListenerId, LoadBalancer as Wish, Owner, Pool, Problem, Reason,
-    load_balancer::{CloudHealthMonitor, HealthCheck, Outside, ProbeKind},
+    load_balancer::{CloudHealthMonitor, CloudHealthMonitorType, CloudOptions, HealthCheck},
 };
 use seaway_openstack::{
     octavia::{MonitorType, NewHealthMonitor},
@@ -21,7 +21,7 @@ use super::{
 const PATH: &str = "/";
 const CODES: &str = "200";
 
-pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abilities) {
+pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &CloudOptions, can: &Abilities) {
     for (id, it) in &mut wanted.listeners {
         let Some((kind, _)) = outside.probe.at(*id) else { continue };
         let pool = wish.listeners.get(id).and_then(|it| leads_to(it)).and_then(|it| wish.pools.get(it));
@@ -35,9 +35,9 @@ pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abi
     }
 }
 
-fn write(monitor: &mut NewHealthMonitor, kind: ProbeKind, probe: &CloudHealthMonitor) {
+fn write(monitor: &mut NewHealthMonitor, kind: CloudHealthMonitorType, probe: &CloudHealthMonitor) {
     monitor.r#type = MonitorType::from(kind.as_str());
-    if kind == ProbeKind::UdpConnect {
+    if kind == CloudHealthMonitorType::UdpConnect {
         monitor.delay = monitor.delay.max(LEAST_UDP_DELAY);
     }
     let or = |it: &Option<seaway_model::Name>, usual: &str| {
@@ -45,7 +45,7 @@ fn write(monitor: &mut NewHealthMonitor, kind: ProbeKind, probe: &CloudHealthMon
     };
     (monitor.http_version, monitor.domain_name) = (Edit::Leave, Edit::Leave);
     (monitor.http_method, monitor.url_path, monitor.expected_codes) = match kind {
-        ProbeKind::Http | ProbeKind::Https => {
+        CloudHealthMonitorType::Http | CloudHealthMonitorType::Https => {
             (Edit::To(Some("GET".to_owned())), or(&probe.path, PATH), or(&probe.codes, CODES))
         }
         _ => (Edit::Leave, Edit::Leave, Edit::Leave),
@@ -58,8 +58,8 @@ fn is_of_nodes(wish: &Wish, pool: &Pool, can: &Abilities) -> bool {
 }
 
 /// What Octavia takes for pools of a transport.
-fn suits(kind: ProbeKind, l4: L4) -> bool {
-    use ProbeKind::{Http, Https, Ping, Sctp, Tcp, TlsHello, UdpConnect};
+fn suits(kind: CloudHealthMonitorType, l4: L4) -> bool {
+    use CloudHealthMonitorType::{Http, Https, Ping, Sctp, Tcp, TlsHello, UdpConnect};
     match l4 {
         L4::Tcp => matches!(kind, Http | Https | TlsHello | Tcp | Ping),
         L4::Udp | L4::Sctp => matches!(kind, UdpConnect | Sctp | Tcp | Http),
@@ -67,10 +67,10 @@ fn suits(kind: ProbeKind, l4: L4) -> bool {
 }
 
 /// Who does not understand HTTP only connects.
-fn has(can: &Abilities, kind: ProbeKind, l4: L4) -> bool {
+fn has(can: &Abilities, kind: CloudHealthMonitorType, l4: L4) -> bool {
     match (kind, l4) {
-        (ProbeKind::UdpConnect, _) | (ProbeKind::Tcp, L4::Tcp) => true,
-        (ProbeKind::Http | ProbeKind::Tcp, L4::Udp) => can.has(Ability::UdpByHttp),
+        (CloudHealthMonitorType::UdpConnect, _) | (CloudHealthMonitorType::Tcp, L4::Tcp) => true,
+        (CloudHealthMonitorType::Http | CloudHealthMonitorType::Tcp, L4::Udp) => can.has(Ability::UdpByHttp),
         _ => can.has(Ability::Http),
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn refused(
     owner: &Owner,
     can: &Abilities,
 ) -> Option<Problem> {
-    let probe = &wish.options.outside.as_ref()?.probe;
+    let probe = &wish.options.cloud.as_ref()?.probe;
     let (kind, is_own) = probe.at(id)?;
     if !is_own || pool.health.is_none() {
         return None;
@@ -101,7 +101,7 @@ pub(super) fn refused(
 
 /// Ports that are asked otherwise than it is said: what is said of all does not suit each.
 pub(super) fn told(wish: &Wish, can: &Abilities) -> Vec<(String, &'static str)> {
-    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let Some(outside) = &wish.options.cloud else { return Vec::new() };
     let mut messages = Vec::new();
     for (id, listener) in &wish.listeners {
         let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { continue };

@@ -21,7 +21,7 @@ use std::{
 
 use seaway_openstack::{
     Cloud, Error,
-    octavia::{BalancerStatus, LoadBalancer, Pool, Provisioning, Tree, TreePool},
+    octavia::{BalancerStatus, LoadBalancer, Pool, Provisioning, StatusTree, TreePool},
     resource::{Edit, Id},
 };
 
@@ -114,7 +114,7 @@ impl Queued {
     }
 }
 
-fn is_made(tree: &Tree) -> bool {
+fn is_made(tree: &StatusTree) -> bool {
     let mut pools = tree.listeners.iter().flat_map(|it| &it.pools).chain(&tree.pools);
     !tree.listeners.iter().any(|it| it.provisioning_status.is_pending()) && !pools.any(is_pending)
 }

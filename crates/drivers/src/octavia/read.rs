@@ -10,7 +10,7 @@ use seaway_model::{LbKey, ListenerId, Problem};
 use seaway_openstack::{
     Cloud, Error,
     neutron::FloatingIp,
-    octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool, Provisioning, Tree, TreePool},
+    octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool, Provisioning, StatusTree, TreePool},
     resource::{Id, Query},
 };
 
@@ -208,7 +208,7 @@ pub(super) fn weighed(member: &Member) -> (SocketAddr, Seat) {
     (at, Seat { operating: member.operating_status.clone(), terms })
 }
 
-fn seats(tree: &Tree) -> BTreeMap<Id<Pool>, BTreeMap<SocketAddr, Seat>> {
+fn seats(tree: &StatusTree) -> BTreeMap<Id<Pool>, BTreeMap<SocketAddr, Seat>> {
     let below = tree.listeners.iter().flat_map(|it| &it.pools);
     let of = |pool: &TreePool| {
         let seat = |it: &seaway_openstack::octavia::TreeMember| {

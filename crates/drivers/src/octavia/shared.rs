@@ -15,7 +15,7 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Kind, LbKey, ListenerId, Name, ObjectRef, Owner, Problem, Unit, load_balancer::Named,
+    Desired, Kind, LbKey, ListenerId, Name, ObjectRef, Owner, Problem, Unit, load_balancer::NamedLoadBalancer,
 };
 use seaway_openstack::{
     Class, Cloud, Error,
@@ -193,11 +193,12 @@ pub(super) fn marks(cluster: &Cluster, key: &LbKey) -> Option<Marks> {
 /// Its Service does not point at this one, or not any more.
 pub(super) fn names_another(desired: &Desired, observed: &Observed) -> bool {
     let (Desired::LoadBalancer(wish), Some(balancer)) = (desired, &observed.balancer) else { return false };
-    let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
+    let named = wish.options.cloud.as_ref().and_then(|it| it.named.as_ref());
     // One that was renamed is still the one that was meant, until another is called so.
-    let is_there =
-        |it: &Named| observed.shared.named.as_ref().is_some_and(|(id, there)| *id == it.id && *there);
-    let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
+    let is_there = |it: &NamedLoadBalancer| {
+        observed.shared.named.as_ref().is_some_and(|(id, there)| *id == it.id && *there)
+    };
+    let is_it = |it: &NamedLoadBalancer| it.is(balancer.it.id.as_str(), &balancer.it.name);
     match named {
         Some(_) if observed.shared.refused.is_some() => false,
         Some(it) => !is_it(it) && (!it.by_name || is_there(it)),

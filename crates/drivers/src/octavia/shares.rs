@@ -55,7 +55,7 @@ impl Octavia {
 }
 
 pub(super) fn word(wish: &Wish) -> Option<&Name> {
-    wish.options.outside.as_ref()?.group.as_ref()
+    wish.options.cloud.as_ref()?.group.as_ref()
 }
 
 pub(super) fn tag(word: &str) -> String {

@@ -120,7 +120,7 @@ pub(super) fn floating(wish: &WantedFloating, there: &FloatingIp) -> BTreeSet<St
 
 /// Where tags are asked for that are not written.
 pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
-    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let Some(outside) = &wish.options.cloud else { return Vec::new() };
     let mut messages = Vec::new();
     if let (true, Some(balancer), false) =
         (observed.shared.guest, &observed.balancer, outside.tags.balancer.is_empty())

@@ -110,7 +110,7 @@ fn shown(tls: &TlsByName) -> Vec<&ObjectRef> {
 
 /// What somebody else keeps, if it is to be shown here.
 fn named<'w>(wish: &'w LoadBalancer, listener: &Listener) -> Option<(&'w Name, &'w CloudTls)> {
-    let tls = wish.options.outside.as_ref()?.tls.as_ref()?;
+    let tls = wish.options.cloud.as_ref()?.tls.as_ref()?;
     tls.references.get(&listener.id()).map(|it| (it, tls))
 }
 
@@ -256,7 +256,7 @@ pub(super) fn leave_lost(wanted: &mut Wanted, desired: &Desired, observed: &Obse
     else {
         return;
     };
-    let Some(tls) = wish.options.outside.as_ref().and_then(|it| it.tls.as_ref()) else { return };
+    let Some(tls) = wish.options.cloud.as_ref().and_then(|it| it.tls.as_ref()) else { return };
     wanted.listeners.retain(|id, it| {
         let reference = tls.references.get(id).filter(|it| lost.others || lost.references.contains(it));
         let shown = reference.map(|it| Edit::To(Some(it.to_string())));
@@ -384,7 +384,7 @@ pub(super) async fn keep_in(
                 refs.push(SecretRef {
                     name: part.clone(),
                     secret_ref: address.clone(),
-                    rest: seaway_openstack::resource::Rest::new(),
+                    rest: seaway_openstack::resource::UnknownFields::new(),
                 });
             }
         }

@@ -43,7 +43,7 @@ impl Octavia {
         let now = joined.cloud.clock().now();
         let status = observed.balancer.as_ref().map(|it| it.it.provisioning_status.clone());
         let rebuild = match desired {
-            Desired::LoadBalancer(wish) => match &wish.options.outside {
+            Desired::LoadBalancer(wish) => match &wish.options.cloud {
                 Some(it) if it.rebuild && it.rebuild_by_default => Rebuild::ByDefault,
                 Some(it) if it.rebuild => Rebuild::ByService,
                 _ => Rebuild::No,
@@ -73,7 +73,7 @@ impl Octavia {
         observed.held = Held::default();
         observed.by_nodes = match desired {
             Desired::LoadBalancer(wish) => {
-                !wish.options.local_only && wish.options.outside.as_ref().is_some_and(|it| it.by_nodes)
+                !wish.options.local_only && wish.options.cloud.as_ref().is_some_and(|it| it.by_nodes)
             }
             _ => false,
         };
@@ -100,7 +100,7 @@ impl Octavia {
             && status == Some(Provisioning::Active)
             && !observed.shared.guest
             && !is_paused(desired)
-            && wish.options.outside.as_ref().is_some_and(|it| it.remake)
+            && wish.options.cloud.as_ref().is_some_and(|it| it.remake)
         {
             let part = Part::of(key, wish, observed, &self.abilities(wish, Some(balancer)));
             let otherwise = born::otherwise(&part.cut(key, wish), &balancer.it, &self.provider);
@@ -214,7 +214,7 @@ impl Octavia {
 pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, Problem)> {
     let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
     let mut problems = Vec::new();
-    if wish.options.outside.as_ref().is_some_and(|it| it.paused && !it.released) {
+    if wish.options.cloud.as_ref().is_some_and(|it| it.paused && !it.released) {
         let problem = |owner: &Owner| {
             let message = "paused by seaway.dev/pause: changes are not applied to the cloud";
             let problem = Problem::new(owner.object(), Reason::Paused, message);

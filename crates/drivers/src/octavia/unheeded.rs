@@ -17,7 +17,7 @@ use super::{
 };
 
 pub fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
-    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let Some(outside) = &wish.options.cloud else { return Vec::new() };
     let times = &outside.timeouts;
     let times = [times.client_data, times.member_connect, times.member_data, times.tcp_inspect];
     let asked = [

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_model::{LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Outside};
+use seaway_model::{LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::CloudOptions};
 use seaway_openstack::{
     neutron::SecurityGroup,
     octavia::{LoadBalancer, LoadBalancerChange, NewLoadBalancer},
@@ -24,7 +24,7 @@ pub(super) fn is_mark(tag: &str) -> bool {
     tag == GROUPS || tag == QOS
 }
 
-pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abilities) {
+pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &CloudOptions, can: &Abilities) {
     let mut marks = Vec::new();
     if !outside.vip.groups.is_empty() {
         marks.push(GROUPS);
@@ -42,7 +42,7 @@ pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abi
     }
 }
 
-fn groups(outside: &Outside) -> Vec<Id<SecurityGroup>> {
+fn groups(outside: &CloudOptions) -> Vec<Id<SecurityGroup>> {
     outside.vip.groups.iter().filter_map(|it| it.parse().ok()).collect()
 }
 
@@ -94,7 +94,7 @@ pub(super) fn lessen(wanted: &mut Wanted, observed: &Observed) {
 
 /// It would be open, or is no group.
 pub(super) fn refused(wish: &Wish, can: &Abilities) -> Vec<(Owner, Problem)> {
-    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let Some(outside) = &wish.options.cloud else { return Vec::new() };
     let asked = &outside.vip.groups;
     let mut messages = Vec::new();
     if !asked.is_empty() && !can.has(Ability::VipGroups) {
@@ -131,7 +131,7 @@ pub(super) fn refused(wish: &Wish, can: &Abilities) -> Vec<(Owner, Problem)> {
 
 /// A load balancer of another stays as it is; and groups that somebody else gave count, and source ranges do not.
 pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)> {
-    let vip = &wish.options.outside.as_ref()?.vip;
+    let vip = &wish.options.cloud.as_ref()?.vip;
     let is_asked = !vip.groups.is_empty() || vip.qos.is_some();
     let there = &observed.balancer.as_ref()?.it;
     let (id, owner) = (&there.id, wish.listeners.values().map(|it| &it.owner).min()?);

@@ -12,8 +12,8 @@ use seaway_model::{
     L4, LbKey, Listener, ListenerId, LoadBalancer, Member, Name, Owner, Pool, Problem, Reason,
     config::FloatingSubnet,
     load_balancer::{
-        Action, Affinity, Balance, Certificate, CheckKind, Family, HealthCheck, Options, Outside, Protocol,
-        ProxyVersion,
+        Action, Affinity, Balance, Certificate, CheckKind, CloudOptions, Family, HealthCheck,
+        LoadBalancerOptions, Protocol, ProxyVersion,
     },
 };
 use seaway_openstack::{
@@ -77,8 +77,8 @@ pub struct WantedFloating {
 
 /// `owner`: whom it is called after.
 pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer, can: &Abilities) -> Wanted {
-    let usual = Outside::default();
-    let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
     let name = cluster.name_of(key, owner);
     let (inside, requested_vip) = (is_inside(outside), requested_vip(outside));
     let balancer = NewLoadBalancer {
@@ -143,12 +143,12 @@ pub(super) fn descriptions_of_floating(
 }
 
 /// No floating IP leads to it: there are none of IPv6. One of two families has one for its IPv4, whichever is first.
-pub(super) fn is_inside(outside: &Outside) -> bool {
+pub(super) fn is_inside(outside: &CloudOptions) -> bool {
     outside.internal || !outside.families.is_empty() && !outside.families.contains(&Family::V4)
 }
 
 /// What is asked for as its VIP, and not as a floating IP.
-pub(super) fn requested_vip(outside: &Outside) -> Option<IpAddr> {
+pub(super) fn requested_vip(outside: &CloudOptions) -> Option<IpAddr> {
     let is_v6 = |ip: &IpAddr| Family::of(*ip) == Family::V6;
     let first_is_v6 = outside.families.first() == Some(&Family::V6);
     outside.requested.filter(|ip| is_inside(outside) || first_is_v6 && is_v6(ip))
@@ -185,7 +185,7 @@ impl Wanted {
 fn metrics(
     balancer: &str,
     wish: &LoadBalancer,
-    outside: &Outside,
+    outside: &CloudOptions,
     can: &Abilities,
 ) -> Option<(ListenerId, NewListener)> {
     let port = outside.metrics?;
@@ -228,11 +228,11 @@ fn of_listener(
     number: usize,
     listener: &Listener,
     pool: &Pool,
-    options: &Options,
+    options: &LoadBalancerOptions,
     can: &Abilities,
 ) -> WantedListener {
-    let usual = Outside::default();
-    let outside = options.outside.as_ref().unwrap_or(&usual);
+    let usual = CloudOptions::default();
+    let outside = options.cloud.as_ref().unwrap_or(&usual);
     let understood = listener.protocol == Protocol::Http;
     let spoken = match (listener.l4, understood) {
         (L4::Tcp, true) => Spoken::Http,
@@ -279,7 +279,7 @@ fn of_listener(
     WantedListener { number, listener: new, pool: new_pool, monitor, members, serial: outside.serial }
 }
 
-fn of_member(member: &Member, weight: u16, check: Option<&HealthCheck>, outside: &Outside) -> NewMember {
+fn of_member(member: &Member, weight: u16, check: Option<&HealthCheck>, outside: &CloudOptions) -> NewMember {
     let name = member.node.as_deref().or(member.host_name.as_deref());
     let is_first = outside.families.first().is_none_or(|it| Family::of(member.at.ip()) == *it);
     let own_port = check.and_then(|it| it.port).filter(|port| *port != member.at.port());
@@ -314,7 +314,7 @@ pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
 pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -> Vec<(Owner, Problem)> {
     let mut refused = Vec::new();
     // Nodes themselves let nobody else in, where they see who comes.
-    let guarded = wish.options.outside.as_ref();
+    let guarded = wish.options.cloud.as_ref();
     let guarded = guarded.is_some_and(|it| it.opened && is_transparent(it.provider.as_ref()));
     let Some(listener) = wish.listeners.get(&id) else { return refused };
     let mut say = |message: String, fix: &str| {
@@ -322,7 +322,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
         let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);
         refused.push((listener.owner.clone(), problem.fix(fix)));
     };
-    if wish.options.outside.as_ref().is_some_and(|it| it.to_https.contains(&id)) {
+    if wish.options.cloud.as_ref().is_some_and(|it| it.to_https.contains(&id)) {
         say(
             "redirects to https are not supported on a load balancer of a cloud: no plaintext listener is created, and an \
              existing one stays"
@@ -399,7 +399,7 @@ fn alone(wish: &LoadBalancer, id: ListenerId) -> LoadBalancer {
 }
 
 pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
-    let Some(port) = wish.options.outside.as_ref().and_then(|it| it.metrics) else { return Vec::new() };
+    let Some(port) = wish.options.cloud.as_ref().and_then(|it| it.metrics) else { return Vec::new() };
     let id = ListenerId { l4: L4::Tcp, port };
     let (message, fix) = match wish.listeners.contains_key(&id) {
         _ if !can.has(Ability::Prometheus) => (
@@ -438,7 +438,7 @@ pub(super) fn of_all(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Proble
 
 /// What is named by something that cannot be an id, and so would be left out.
 fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
-    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let Some(outside) = &wish.options.cloud else { return Vec::new() };
     let named = [
         ("network", &outside.network),
         ("subnet", &outside.subnet),

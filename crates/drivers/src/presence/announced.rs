@@ -16,7 +16,7 @@ pub const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
 pub const AFTER_WITHDRAWAL_OF_ROUTES: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-pub(super) struct Announced {
+pub(super) struct AnnouncementState {
     pub(super) layer2: BTreeMap<IpAddr, Layer2State>,
     pub(super) bgp: BgpReport,
     /// What was announced until then, and is not offered any more.
@@ -24,7 +24,7 @@ pub(super) struct Announced {
     withdrawn_routes: BTreeMap<IpNet, (BTreeSet<Name>, Instant)>,
 }
 
-impl Announced {
+impl AnnouncementState {
     /// Whether that is news.
     pub(super) fn note_layer2(&mut self, states: BTreeMap<IpAddr, Layer2State>) -> bool {
         self.forget();
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    fn until_it_is_over(announced: &mut Announced) {
+    fn until_it_is_over(announced: &mut AnnouncementState) {
         let deadline = Instant::now() + 100 * AFTER_WITHDRAWAL;
         while announced.has_withdrawn() {
             assert!(Instant::now() < deadline, "it ends");
@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn an_address_that_was_withdrawn_is_reported_until_clients_know_where_it_is_now() {
-        let mut announced = Announced::default();
+        let mut announced = AnnouncementState::default();
         let ip: IpAddr = "192.0.2.1".parse().expect("an address");
         let state = |what| {
             let (interface, detail) = (Name::default(), Name::default());
             BTreeMap::from([(ip, Layer2State { what, interface, since: Time::default(), detail })])
         };
-        let is_announced = |announced: &mut Announced| {
+        let is_announced = |announced: &mut AnnouncementState| {
             announced.reported_layer2().get(&ip).is_some_and(|it| it.what.is_announcing())
         };
         announced.note_layer2(state(Layer2Progress::Announcing));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_route_that_was_withdrawn_is_reported_until_routers_know() {
-        let mut announced = Announced::default();
+        let mut announced = AnnouncementState::default();
         let prefix: IpNet = "192.0.2.1/32".parse().expect("a network");
         let routes = BTreeMap::from([(prefix, BTreeSet::from(["tor".into()]))]);
         let report = BgpReport { routes: routes.clone(), ..BgpReport::default() };

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Error, Guard, GuardOutcome, Steering};
-use seaway_model::{Problem, Reason, unit::Present};
+use seaway_announce::{Error, FirewallOutcome, FirewallRules, Steering};
+use seaway_model::{Problem, Reason, unit::HostAddresses};
 use tracing::{info, warn};
 
 /// Somebody may have cleaned up what he did not know, as a firewall that is loaded again does. The kernel's rules are written
@@ -18,7 +18,7 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(30);
 const YOUNG: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
-pub(super) struct Guarding {
+pub(super) struct FirewallGuard {
     state: Mutex<State>,
     steering: Arc<Steering>,
 }
@@ -33,9 +33,9 @@ struct State {
     translatable: Option<String>,
 }
 
-impl Guarding {
-    pub(super) fn new(steering: Arc<Steering>) -> Guarding {
-        Guarding { state: Mutex::default(), steering }
+impl FirewallGuard {
+    pub(super) fn new(steering: Arc<Steering>) -> FirewallGuard {
+        FirewallGuard { state: Mutex::default(), steering }
     }
 
     /// All of ours are guarded; nothing is done where there are none.
@@ -58,7 +58,7 @@ impl Guarding {
             return;
         }
         // Its table may be gone: then it is made anew.
-        let added = state.since.is_some() && Guard::add(ip).is_ok();
+        let added = state.since.is_some() && FirewallRules::add(ip).is_ok();
         if !added {
             let all: Vec<IpAddr> = ours.chain([ip]).collect();
             state.note(self.steering.set_guarded(&all));
@@ -69,7 +69,7 @@ impl Guarding {
     pub(super) fn end(&self, ip: IpAddr) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_some()
-            && let Err(error) = Guard::remove(ip)
+            && let Err(error) = FirewallRules::remove(ip)
         {
             warn!(address = %ip, %error, "cannot remove the address from the nftables table seaway-addresses");
         }
@@ -78,7 +78,7 @@ impl Guarding {
     pub(super) fn clear(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.take().is_some()
-            && let Err(error) = Guard::clear()
+            && let Err(error) = FirewallRules::clear()
         {
             warn!(%error, "the nftables table inet seaway-addresses cannot be removed");
         }
@@ -88,7 +88,7 @@ impl Guarding {
     }
 
     /// What is told of an address that is not guarded.
-    pub(super) fn problems(&self, wanted: &Present) -> Vec<(seaway_model::Owner, Problem)> {
+    pub(super) fn problems(&self, wanted: &HostAddresses) -> Vec<(seaway_model::Owner, Problem)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((what, fix)) = state.told() else { return Vec::new() };
         let all = wanted.addresses.iter().flat_map(|(ip, owners)| owners.iter().map(move |it| (ip, it)));
@@ -101,7 +101,7 @@ impl Guarding {
 }
 
 impl State {
-    fn note(&mut self, done: Result<GuardOutcome, Error>) {
+    fn note(&mut self, done: Result<FirewallOutcome, Error>) {
         let chain = |error: &Error| seaway_engine::chain(error);
         let failed = done.as_ref().err().map(chain);
         match (&self.failed, &failed) {
@@ -147,7 +147,7 @@ mod tests {
         let source = || std::io::Error::other("not supported");
         let cannot = || Error::Refused { doing: "guarding".to_owned(), source: source() };
         let mut state = State::default();
-        state.note(Ok(GuardOutcome { translatable: Some(cannot()) }));
+        state.note(Ok(FirewallOutcome { translatable: Some(cannot()) }));
         assert!(state.since.is_some(), "the rest is guarded");
         let (what, fix) = state.told().expect("it is told");
         assert!(
@@ -156,7 +156,7 @@ mod tests {
         );
         state.note(Err(cannot()));
         assert!(state.told().is_some_and(|(what, _)| what.contains("other ports of this machine")));
-        state.note(Ok(GuardOutcome { translatable: None }));
+        state.note(Ok(FirewallOutcome { translatable: None }));
         assert_eq!(state.told(), None);
     }
 }

@@ -48,7 +48,7 @@ fn unmet() -> Vec<UnmetSetting> {
 
 fn wanted(addresses: &[&str]) -> Desired {
     let addresses = addresses.iter().map(|it| (ip(it), [owner()].into())).collect();
-    Desired::Presence(Present { addresses, ..Present::default() })
+    Desired::HostAddresses(HostAddresses { addresses, ..HostAddresses::default() })
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn an_address_that_would_answer_arp_for_another_host_is_not_added_and_its_owner_
     let (presence, mut observed) = (presence(&[]), Observed { unmet: unmet(), ..observed() });
     presence.add(ip(IP), &mut observed).expect("nothing is asked of the kernel");
     assert!(!observed.is_local(ip(IP)));
-    let unit = Unit::Presence("edge-1".into());
+    let unit = Unit::HostAddresses("edge-1".into());
     let told = presence.conclude(&unit, &wanted(&[IP]), &observed);
     assert_eq!(told.again, Some(TRY_AGAIN));
     let [(whose, problem)] = &told.problems[..] else { panic!("{:?}", told.problems) };
@@ -83,7 +83,7 @@ fn an_address_that_would_answer_arp_for_another_host_is_not_added_and_its_owner_
 
 #[test]
 fn without_rules_to_keep_nothing_is_looked_at_again() {
-    let unit = Unit::Presence("edge-1".into());
+    let unit = Unit::HostAddresses("edge-1".into());
     for addresses in [&[][..], &[IP]] {
         assert_eq!(presence(&[]).conclude(&unit, &wanted(addresses), &observed()).again, None);
     }

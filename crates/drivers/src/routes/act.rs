@@ -16,12 +16,13 @@ use seaway_openstack::{
 use tracing::{debug, info, warn};
 
 use super::{
-    Ask, Place, RouteController, RouteRecords, RouteRules, RouteWrites, RouterView, Stop, about,
+    PassError, PodRoute, RemovalPrecondition, RouteController, RouteRecordStore, RouteRules, RouteWrites,
+    RouterView, about,
     place::{covers, network},
     plan::{RoutePlan, plan, servers},
-    read::{self, Abilities, Neighbors, Segment},
+    read::{self, AttachedSubnet, NetworkPorts, NeutronFeatures},
 };
-use crate::nodes::{Nodes, SILENT};
+use crate::nodes::{NodeApi, SILENT};
 
 /// What others write at the same time is read again so often.
 pub(super) const TRIES: u32 = 3;
@@ -31,31 +32,31 @@ const ASKED: usize = 50;
 const FAILED: u32 = 3;
 
 /// What a pass begins with.
-pub(super) struct Listed {
+pub(super) struct RouterListing {
     pub(super) nodes: Vec<NodeObject>,
     pub(super) router: Router,
     pub(super) ports: Vec<RoutedPort>,
     pub(super) recorded: ReadRecord,
     /// The subnets that the router is in.
-    pub(super) segments: Vec<Segment>,
+    pub(super) segments: Vec<AttachedSubnet>,
     pub(super) subnets: Vec<IpNet>,
 }
 
-impl Listed {
+impl RouterListing {
     fn view(&self) -> RouterView<'_> {
-        let Listed { nodes, router, ports, recorded, subnets, .. } = self;
+        let RouterListing { nodes, router, ports, recorded, subnets, .. } = self;
         RouterView { router, ports, nodes, record: &recorded.record, subnets }
     }
 }
 
-impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
+impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
     pub(super) async fn act(
         &mut self,
         cloud: &Cloud,
-        abilities: Abilities,
+        abilities: NeutronFeatures,
         rules: &RouteRules,
-        mut listed: Listed,
-    ) -> Result<Vec<Problem>, Stop> {
+        mut listed: RouterListing,
+    ) -> Result<Vec<Problem>, PassError> {
         let began = (self.clock)();
         let candidates = plan(listed.view(), rules);
         let answers = self.ask(cloud, &candidates, &listed, rules).await?;
@@ -91,9 +92,9 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         &mut self,
         cloud: &Cloud,
         writes: &RouteWrites,
-        listed: &mut Listed,
+        listed: &mut RouterListing,
         began: Time,
-    ) -> Result<Vec<Problem>, Stop> {
+    ) -> Result<Vec<Problem>, PassError> {
         let mut problems = Vec::new();
         let first = self.port_turn;
         let (before, behind): (Vec<_>, Vec<_>) = writes.ports.iter().partition(|(at, _)| **at < first);
@@ -124,53 +125,61 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
     }
 
     /// What was asked too long ago says nothing of what may be removed.
-    fn require_fresh(&self, began: Time) -> Result<(), Stop> {
+    fn require_fresh(&self, began: Time) -> Result<(), PassError> {
         let passed = (self.clock)().0.saturating_sub(began.0);
         match u128::from(passed) > SILENT.as_millis() {
-            true => {
-                Err(Stop::new(Reason::Unreachable, "the pass took longer than a minute", super::UNCHANGED))
-            }
+            true => Err(PassError::new(
+                Reason::Unreachable,
+                "the pass took longer than a minute",
+                super::UNCHANGED,
+            )),
             false => Ok(()),
         }
     }
 
-    pub(super) fn require_lead(&self) -> Result<(), Stop> {
+    pub(super) fn require_lead(&self) -> Result<(), PassError> {
         match self.leads.is_open() {
             true => Ok(()),
-            false => Err(Stop::new(Reason::Unreachable, "another process leads", super::UNCHANGED)),
+            false => Err(PassError::new(Reason::Unreachable, "another process leads", super::UNCHANGED)),
         }
     }
 
     /// Before each write of what it says. Nothing, where it says so already.
-    async fn record(&self, version: &str, before: &RouteRecord, now: &RouteRecord) -> Result<String, Stop> {
+    async fn record(
+        &self,
+        version: &str,
+        before: &RouteRecord,
+        now: &RouteRecord,
+    ) -> Result<String, PassError> {
         if before == now {
             return Ok(version.to_owned());
         }
         self.require_lead()?;
         let written = self.records.write(now, version).await;
-        written.map_err(|error| Stop::unanswered("the ConfigMap seaway-routes cannot be written", &error))
+        written
+            .map_err(|error| PassError::unanswered("the ConfigMap seaway-routes cannot be written", &error))
     }
 
     async fn ask(
         &mut self,
         cloud: &Cloud,
         candidates: &RoutePlan,
-        listed: &Listed,
+        listed: &RouterListing,
         rules: &RouteRules,
-    ) -> Result<BTreeMap<Ask, bool>, Stop> {
+    ) -> Result<BTreeMap<RemovalPrecondition, bool>, PassError> {
         let (questions, next) = candidates.questions(self.turn, ASKED);
         self.turn = next;
         let servers = servers(listed.view(), rules);
-        let mut neighbors: BTreeMap<Id<Network>, Neighbors> = BTreeMap::new();
+        let mut neighbors: BTreeMap<Id<Network>, NetworkPorts> = BTreeMap::new();
         let mut answers = BTreeMap::new();
         for ask in questions {
             let holds = match &ask {
-                Ask::NoNode(name) => {
+                RemovalPrecondition::NoNode(name) => {
                     let read = self.nodes.read(name).await;
-                    read.map_err(|error| Stop::unanswered("whether a Node exists is not known", &error))?
+                    read.map_err(|error| PassError::unanswered("whether a Node exists is not known", &error))?
                         .is_none()
                 }
-                Ask::NoPort(ip) | Ask::NotOfOthers(ip) => {
+                RemovalPrecondition::NoPort(ip) | RemovalPrecondition::NotOfOthers(ip) => {
                     // One in the router's external network, or in a network that is not listed, may be a port that is hidden.
                     match listed.segments.iter().find(|it| it.net.contains(ip)).map(|it| &it.network) {
                         None => false,
@@ -179,7 +188,7 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
                                 neighbors.insert(network.clone(), read::neighbors(cloud, network).await?);
                             }
                             neighbors.get(network).is_some_and(|it| match ask {
-                                Ask::NoPort(_) => it.has_no_port(*ip),
+                                RemovalPrecondition::NoPort(_) => it.has_no_port(*ip),
                                 _ => it.has_no_other(*ip, &servers),
                             })
                         }
@@ -210,13 +219,13 @@ pub(super) fn parts(writes: &RouteWrites) -> Vec<RouteWrites> {
 /// Whether a Node has all routes and pairs of its networks.
 pub(super) fn is_routed(
     plan: &RoutePlan,
-    listed: &Listed,
+    listed: &RouterListing,
     rules: &RouteRules,
     node: usize,
     networks: usize,
 ) -> bool {
     let places = plan.wanted.iter().filter(|it| it.node == node);
-    let is_there = |place: &Place| {
+    let is_there = |place: &PodRoute| {
         let port = listed.ports.get(place.port);
         has(&listed.router, place.destination, place.nexthop)
             && port.is_some_and(|it| !place.needs_pair(it, rules) || covers(it, place.destination))
@@ -293,7 +302,7 @@ fn changed_pairs(port: &RoutedPort, add: &BTreeSet<IpNet>, remove: &BTreeSet<IpN
 /// One write: what is added and removed at once is one list, by its revision.
 async fn change_routes(
     cloud: &Cloud,
-    abilities: Abilities,
+    abilities: NeutronFeatures,
     router: &Router,
     writes: &RouteWrites,
 ) -> Result<Router, Error> {

@@ -10,11 +10,11 @@ use seaway_model::{Problem, Reason, Time};
 use tracing::debug;
 
 use super::{
-    RouteController, RouteRecords, RouteRules, Stop,
-    act::{Listed, TRIES, is_routed},
+    PassError, RouteController, RouteRecordStore, RouteRules,
+    act::{RouterListing, TRIES, is_routed},
     plan::RoutePlan,
 };
-use crate::nodes::Nodes;
+use crate::nodes::NodeApi;
 
 const UNAVAILABLE: &str = "NetworkUnavailable";
 const NO_ROUTE: &str = "NoRouteCreated";
@@ -23,7 +23,7 @@ const NEW: Duration = Duration::from_secs(600);
 
 /// What is known of the routes of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Routing {
+pub(super) enum NodeRouteState {
     Complete,
     Incomplete,
     /// The router reaches no Node at all: more likely, it is the wrong one.
@@ -32,53 +32,53 @@ pub(super) enum Routing {
 
 /// A status of the condition, with its reason and message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct ConditionValue {
     pub(super) status: bool,
     reason: &'static str,
     message: &'static str,
 }
 
 /// What the condition is to become. Nothing: it stays.
-pub(super) fn due(node: &NodeObject, routing: Routing, now: Time) -> Option<Due> {
+pub(super) fn due(node: &NodeObject, routing: NodeRouteState, now: Time) -> Option<ConditionValue> {
     let before = node.conditions.get(UNAVAILABLE);
     let is_new = node.created.is_some_and(|it| u128::from(now.0.saturating_sub(it.0)) < NEW.as_millis());
     let (is_due, status, reason, message) = match routing {
-        Routing::Complete => (
+        NodeRouteState::Complete => (
             before.is_none_or(|(status, _)| status != "False"),
             false,
             "RouteCreated",
             "Seaway created a route to each pod network",
         ),
-        Routing::Incomplete => (
+        NodeRouteState::Incomplete => (
             before.is_none() && is_new,
             true,
             NO_ROUTE,
             "Seaway has not created a route to each pod network yet",
         ),
-        Routing::Unknown => (
+        NodeRouteState::Unknown => (
             before.is_some_and(|(status, reason)| status == "True" && reason == NO_ROUTE),
             false,
             "RouteUnknown",
             "No Node of the cluster has a port at the router of cloud.conf",
         ),
     };
-    is_due.then_some(Due { status, reason, message })
+    is_due.then_some(ConditionValue { status, reason, message })
 }
 
-impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
+impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
     pub(super) async fn conditions(
         &self,
         plan: &RoutePlan,
-        listed: &Listed,
+        listed: &RouterListing,
         rules: &RouteRules,
-    ) -> Result<Vec<Problem>, Stop> {
+    ) -> Result<Vec<Problem>, PassError> {
         let mut problems = Vec::new();
         for (at, networks) in &plan.networks {
             let Some(node) = listed.nodes.get(*at) else { continue };
             let routing = match is_routed(plan, listed, rules, *at, networks.len()) {
-                true => Routing::Complete,
-                false if plan.wanted.is_empty() => Routing::Unknown,
-                false => Routing::Incomplete,
+                true => NodeRouteState::Complete,
+                false if plan.wanted.is_empty() => NodeRouteState::Unknown,
+                false => NodeRouteState::Incomplete,
             };
             if let Err(error) = self.condition(node, routing).await? {
                 let message = format!("its condition {UNAVAILABLE} cannot be written: {error}");
@@ -90,9 +90,13 @@ impl<N: Nodes, R: RouteRecords> RouteController<N, R> {
         Ok(problems)
     }
 
-    async fn condition(&self, node: &NodeObject, routing: Routing) -> Result<Result<(), RequestError>, Stop> {
+    async fn condition(
+        &self,
+        node: &NodeObject,
+        routing: NodeRouteState,
+    ) -> Result<Result<(), RequestError>, PassError> {
         let now = (self.clock)();
-        let Some(Due { status, reason, message }) = due(node, routing, now) else {
+        let Some(ConditionValue { status, reason, message }) = due(node, routing, now) else {
             return Ok(Ok(()));
         };
         let patch = NodePatch::Condition { kind: UNAVAILABLE, status, reason, message: message.to_owned() };

@@ -14,13 +14,13 @@ use seaway_openstack::{
 };
 
 use super::plan::{RouteRules, RouterView};
-use crate::nodes::Whose;
+use crate::nodes::ProviderMatch;
 
 const INTERNAL: &str = "InternalIP";
 
 /// A pod network of a Node, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PodRoute {
     /// Its position in the list of Nodes.
     pub node: usize,
     pub destination: IpNet,
@@ -30,13 +30,13 @@ pub struct Place {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Destinations {
-    pub(super) wanted: Vec<Place>,
+pub(super) struct PodRoutes {
+    pub(super) wanted: Vec<PodRoute>,
     pub(super) networks: BTreeMap<usize, BTreeSet<IpNet>>,
     pub(super) problems: Vec<Problem>,
 }
 
-impl Place {
+impl PodRoute {
     /// Without port security, a port lets everything through.
     pub(super) fn needs_pair(&self, port: &RoutedPort, rules: &RouteRules) -> bool {
         rules.pairs && port.port_security_enabled != Some(false)
@@ -68,8 +68,8 @@ pub(super) fn interfaces<'p>(
     })
 }
 
-pub(super) fn destinations(seen: RouterView<'_>, rules: &RouteRules) -> Destinations {
-    let mut all = Destinations::default();
+pub(super) fn destinations(seen: RouterView<'_>, rules: &RouteRules) -> PodRoutes {
+    let mut all = PodRoutes::default();
     let subnets: BTreeSet<&Id<Subnet>> = interfaces(seen.router, seen.ports)
         .flat_map(|it| &it.fixed_ips)
         .filter_map(|it| it.subnet_id.as_ref())
@@ -83,13 +83,13 @@ pub(super) fn destinations(seen: RouterView<'_>, rules: &RouteRules) -> Destinat
         .iter()
         .flat_map(|port| port.fixed_ips.iter().filter_map(|it| Some((it.ip_address?, &*port.device_id))))
         .collect();
-    let others = Others { gateways, subnets: seen.subnets, taken };
+    let others = ReservedAddresses { gateways, subnets: seen.subnets, taken };
     let mut by_server: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, port) in seen.ports.iter().enumerate().filter(|(_, it)| !it.device_id.is_empty()) {
         by_server.entry(&port.device_id).or_default().push(at);
     }
     for (at, node) in seen.nodes.iter().enumerate() {
-        let Whose::Ours(server) = Whose::of(node, rules.region.as_deref()) else { continue };
+        let ProviderMatch::Ours(server) = ProviderMatch::of(node, rules.region.as_deref()) else { continue };
         let networks = networks(node, rules, &mut all.problems);
         if networks.is_empty() || node.is_deleting {
             continue;
@@ -99,7 +99,7 @@ pub(super) fn destinations(seen: RouterView<'_>, rules: &RouteRules) -> Destinat
             let place = hop(node, *destination, ports, seen.ports, &subnets);
             match place {
                 Some((nexthop, port)) => match others.unfit(*destination, nexthop, &server) {
-                    None => all.wanted.push(Place { node: at, destination: *destination, nexthop, port }),
+                    None => all.wanted.push(PodRoute { node: at, destination: *destination, nexthop, port }),
                     Some(why) => all.problems.push(missing(node, *destination, &why)),
                 },
                 None => all.problems.push(nowhere(node, *destination, &server, seen.router)),
@@ -154,14 +154,14 @@ fn hop(
 }
 
 /// Addresses that are not for pods.
-struct Others<'a> {
+struct ReservedAddresses<'a> {
     gateways: BTreeSet<IpAddr>,
     subnets: &'a [IpNet],
     /// With the server, or router, that has it.
     taken: BTreeSet<(IpAddr, &'a str)>,
 }
 
-impl Others<'_> {
+impl ReservedAddresses<'_> {
     /// Why a network would take traffic that is not for pods.
     fn unfit(&self, destination: IpNet, nexthop: IpAddr, server: &str) -> Option<String> {
         if destination.prefix_len() == 0 {
@@ -187,7 +187,7 @@ impl Others<'_> {
 }
 
 /// Of two Nodes with the same addresses for pods, none gets another route than it has.
-fn without_overlaps(all: &mut Destinations, nodes: &[NodeObject]) {
+fn without_overlaps(all: &mut PodRoutes, nodes: &[NodeObject]) {
     all.wanted.sort_by_key(|it| (it.destination, it.node));
     let mut wrong: BTreeMap<usize, usize> = BTreeMap::new();
     let mut widest: Option<usize> = None;

@@ -14,9 +14,9 @@ use seaway_openstack::neutron::{RoutedPort, Router};
 
 use super::{
     about,
-    place::{Destinations, Place, covers, destinations, network},
+    place::{PodRoute, PodRoutes, covers, destinations, network},
 };
-use crate::nodes::Whose;
+use crate::nodes::ProviderMatch;
 
 /// What Neutron allows unless its operator says otherwise (`max_routes`, `max_allowed_address_pair`). It has no API that shows them.
 const USUAL_ROUTES: usize = 30;
@@ -47,7 +47,7 @@ pub struct RouterView<'a> {
 
 /// What has to hold right before something is removed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ask {
+pub enum RemovalPrecondition {
     /// There is no such Node.
     NoNode(Name),
     /// No port has this address.
@@ -59,7 +59,7 @@ pub enum Ask {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteRemoval {
     pub route: RecordedRoute,
-    pub asks: Vec<Ask>,
+    pub asks: Vec<RemovalPrecondition>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -73,13 +73,13 @@ pub struct RouteAddition {
 pub struct PairRemoval {
     pub pair: RecordedPair,
     pub at: usize,
-    pub asks: Vec<Ask>,
+    pub asks: Vec<RemovalPrecondition>,
 }
 
 /// Candidates.
 #[derive(Clone, Debug, Default)]
 pub struct RoutePlan {
-    pub wanted: Vec<Place>,
+    pub wanted: Vec<PodRoute>,
     /// Nodes that have pod networks, by position, with these.
     pub networks: BTreeMap<usize, BTreeSet<IpNet>>,
     pub additions: Vec<RouteAddition>,
@@ -110,7 +110,7 @@ pub struct RouteWrites {
 }
 
 pub fn plan(seen: RouterView<'_>, rules: &RouteRules) -> RoutePlan {
-    let Destinations { wanted, networks, problems } = destinations(seen, rules);
+    let PodRoutes { wanted, networks, problems } = destinations(seen, rules);
     let mut plan = RoutePlan { wanted, networks, problems, ..RoutePlan::default() };
     routes(&mut plan, seen);
     pairs(&mut plan, seen, rules);
@@ -134,7 +134,8 @@ fn routes(plan: &mut RoutePlan, seen: RouterView<'_>) {
     }
     let recorded: BTreeMap<(IpNet, IpAddr), &RecordedRoute> =
         ours.iter().map(|it| ((it.destination, it.nexthop), *it)).collect();
-    let by_destination: BTreeMap<IpNet, &Place> = plan.wanted.iter().map(|it| (it.destination, it)).collect();
+    let by_destination: BTreeMap<IpNet, &PodRoute> =
+        plan.wanted.iter().map(|it| (it.destination, it)).collect();
 
     for place in &plan.wanted {
         let Some(node) = seen.nodes.get(place.node) else { continue };
@@ -181,8 +182,8 @@ fn routes(plan: &mut RoutePlan, seen: RouterView<'_>) {
     }
 }
 
-fn of_hop(made: bool, hop: IpAddr) -> Ask {
-    if made { Ask::NotOfOthers(hop) } else { Ask::NoPort(hop) }
+fn of_hop(made: bool, hop: IpAddr) -> RemovalPrecondition {
+    if made { RemovalPrecondition::NotOfOthers(hop) } else { RemovalPrecondition::NoPort(hop) }
 }
 
 fn pairs(plan: &mut RoutePlan, seen: RouterView<'_>, rules: &RouteRules) {
@@ -238,9 +239,9 @@ fn pairs(plan: &mut RoutePlan, seen: RouterView<'_>, rules: &RouteRules) {
 
 /// Those that Nodes of this cluster are.
 pub(super) fn servers(seen: RouterView<'_>, rules: &RouteRules) -> BTreeSet<Name> {
-    let server = |node| match Whose::of(node, rules.region.as_deref()) {
-        Whose::Ours(server) => Some(server),
-        Whose::Others | Whose::Unknown => None,
+    let server = |node| match ProviderMatch::of(node, rules.region.as_deref()) {
+        ProviderMatch::Ours(server) => Some(server),
+        ProviderMatch::Others | ProviderMatch::Unknown => None,
     };
     seen.nodes.iter().filter_map(server).collect()
 }
@@ -252,12 +253,12 @@ fn may_go(
     seen: RouterView<'_>,
     name: &Name,
     destination: IpNet,
-) -> Result<Vec<Ask>, Option<&'static str>> {
+) -> Result<Vec<RemovalPrecondition>, Option<&'static str>> {
     if plan.wanted.is_empty() {
         return Err(Some("no other Node of the cluster has a port at the router"));
     }
     let Some(at) = seen.nodes.iter().position(|it| it.name == *name) else {
-        return Ok(vec![Ask::NoNode(name.clone())]);
+        return Ok(vec![RemovalPrecondition::NoNode(name.clone())]);
     };
     match plan.networks.get(&at) {
         None => Err(Some("its Node exists, and has no pod network now")),
@@ -268,19 +269,20 @@ fn may_go(
 
 impl RoutePlan {
     /// All that has to be asked.
-    pub fn asks(&self) -> BTreeSet<Ask> {
+    pub fn asks(&self) -> BTreeSet<RemovalPrecondition> {
         let routes = self.removals.iter().flat_map(|it| &it.asks);
         routes.chain(self.pair_removals.iter().flat_map(|it| &it.asks)).cloned().collect()
     }
 
     /// So many of them, beginning with those of this removal; and with which to begin the next time.
-    pub fn questions(&self, first: usize, most: usize) -> (BTreeSet<Ask>, usize) {
+    pub fn questions(&self, first: usize, most: usize) -> (BTreeSet<RemovalPrecondition>, usize) {
         let routes = self.removals.iter().map(|it| &it.asks);
-        let removals: Vec<&Vec<Ask>> = routes.chain(self.pair_removals.iter().map(|it| &it.asks)).collect();
+        let removals: Vec<&Vec<RemovalPrecondition>> =
+            routes.chain(self.pair_removals.iter().map(|it| &it.asks)).collect();
         let first = first.checked_rem(removals.len()).unwrap_or_default();
         let mut all = BTreeSet::new();
         for (at, asks) in removals.iter().enumerate().cycle().skip(first).take(removals.len()) {
-            let mut with: BTreeSet<Ask> = all.clone();
+            let mut with: BTreeSet<RemovalPrecondition> = all.clone();
             with.extend(asks.iter().cloned());
             if with.len() > most {
                 return (all, at);
@@ -295,9 +297,9 @@ impl RoutePlan {
         &self,
         seen: RouterView<'_>,
         rules: &RouteRules,
-        answers: &BTreeMap<Ask, bool>,
+        answers: &BTreeMap<RemovalPrecondition, bool>,
     ) -> RouteWrites {
-        let holds = |asks: &[Ask]| asks.iter().all(|it| answers.get(it) == Some(&true));
+        let holds = |asks: &[RemovalPrecondition]| asks.iter().all(|it| answers.get(it) == Some(&true));
         let mut writes = RouteWrites { record: self.kept.clone(), ..RouteWrites::default() };
         writes.problems.clone_from(&self.problems);
         for removal in &self.removals {
@@ -333,7 +335,7 @@ impl RoutePlan {
         &self,
         seen: RouterView<'_>,
         rules: &RouteRules,
-        holds: &dyn Fn(&[Ask]) -> bool,
+        holds: &dyn Fn(&[RemovalPrecondition]) -> bool,
         writes: &mut RouteWrites,
     ) {
         for removal in self.pair_removals.iter().filter(|it| holds(&it.asks)) {
@@ -357,9 +359,13 @@ impl RoutePlan {
     }
 }
 
-fn foreign(removal: &RouteRemoval, answers: &BTreeMap<Ask, bool>) -> Option<Problem> {
+fn foreign(removal: &RouteRemoval, answers: &BTreeMap<RemovalPrecondition, bool>) -> Option<Problem> {
     let RecordedRoute { router, destination, nexthop, node, .. } = &removal.route;
-    if removal.asks.iter().any(|it| matches!(it, Ask::NoNode(_)) && answers.get(it) != Some(&true)) {
+    if removal
+        .asks
+        .iter()
+        .any(|it| matches!(it, RemovalPrecondition::NoNode(_)) && answers.get(it) != Some(&true))
+    {
         return None;
     }
     let message = match removal.route.made {

@@ -10,14 +10,14 @@ use seaway_model::{Name, Reason};
 use seaway_openstack::{
     Cloud, Error,
     neutron::{Extension, Network, Port, RoutedPort, Router, Subnet},
-    resource::{Id, Present, Query},
+    resource::{Id, IdOnly, Query},
 };
 
-use super::{Stop, place};
+use super::{PassError, place};
 
 /// What this Neutron can do.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Abilities {
+pub(super) struct NeutronFeatures {
     pub(super) routes: bool,
     /// Routes are added and removed without the others being sent.
     pub(super) atomic: bool,
@@ -26,15 +26,15 @@ pub(super) struct Abilities {
     pub(super) pairs: bool,
 }
 
-pub(super) struct Read {
+pub(super) struct RouterAndPorts {
     pub(super) router: Router,
     pub(super) ports: Vec<RoutedPort>,
 }
 
-pub(super) async fn abilities(cloud: &Cloud) -> Result<Abilities, Error> {
-    let all: Vec<Present<Extension>> = cloud.all::<Extension>().list(Query::all()).await?;
+pub(super) async fn abilities(cloud: &Cloud) -> Result<NeutronFeatures, Error> {
+    let all: Vec<IdOnly<Extension>> = cloud.all::<Extension>().list(Query::all()).await?;
     let has = |alias: &str| all.iter().any(|it| it.0.as_str() == alias);
-    Ok(Abilities {
+    Ok(NeutronFeatures {
         routes: has("extraroute"),
         atomic: has("extraroute-atomic"),
         revisions: has("revision-if-match"),
@@ -42,10 +42,10 @@ pub(super) async fn abilities(cloud: &Cloud) -> Result<Abilities, Error> {
     })
 }
 
-pub(super) async fn read(cloud: &Cloud, router: &Name) -> Result<Read, Stop> {
+pub(super) async fn read(cloud: &Cloud, router: &Name) -> Result<RouterAndPorts, PassError> {
     let fix = "Correct router-id of [Route] in cloud.conf: openstack router list";
     let Ok(id) = router.parse::<Id<Router>>() else {
-        return Err(Stop::new(
+        return Err(PassError::new(
             Reason::RouteMissing,
             format!("no route is written: router-id {router} is no id"),
             fix,
@@ -53,14 +53,14 @@ pub(super) async fn read(cloud: &Cloud, router: &Name) -> Result<Read, Stop> {
     };
     let Some(router) = cloud.all::<Router>().find::<Router>(&id).await? else {
         let message = format!("no route is written: the project has no router {id}, which cloud.conf names");
-        return Err(Stop::new(Reason::RouteMissing, message, fix));
+        return Err(PassError::new(Reason::RouteMissing, message, fix));
     };
     // An operator sees those of all projects.
     let project = cloud.session().project.as_ref().map(|it| it.id.to_string());
     let query = project.iter().fold(Query::all(), |query, it| query.with("project_id", it));
     let mut ports: Vec<RoutedPort> = cloud.all::<Port>().list(query).await?;
     ports.sort_by_cached_key(|it| it.id.to_string());
-    Ok(Read { router, ports })
+    Ok(RouterAndPorts { router, ports })
 }
 
 /// The subnets that the router is in. What a subnet is never changes.
@@ -68,8 +68,8 @@ pub(super) async fn subnets(
     cloud: &Cloud,
     router: &Router,
     ports: &[RoutedPort],
-    known: &mut BTreeMap<Id<Subnet>, Segment>,
-) -> Result<Vec<Segment>, Error> {
+    known: &mut BTreeMap<Id<Subnet>, AttachedSubnet>,
+) -> Result<Vec<AttachedSubnet>, Error> {
     let ids: BTreeSet<&Id<Subnet>> = place::interfaces(router, ports)
         .flat_map(|it| &it.fixed_ips)
         .filter_map(|it| it.subnet_id.as_ref())
@@ -77,7 +77,7 @@ pub(super) async fn subnets(
     if ids.iter().any(|it| !known.contains_key(*it)) {
         for subnet in cloud.all::<Subnet>().list::<Subnet>(Query::all()).await? {
             let Some(net) = subnet.cidr.as_deref().and_then(place::network) else { continue };
-            known.insert(subnet.id, Segment { net, network: subnet.network_id });
+            known.insert(subnet.id, AttachedSubnet { net, network: subnet.network_id });
         }
     }
     Ok(ids.into_iter().filter_map(|it| known.get(it).cloned()).collect())
@@ -85,27 +85,27 @@ pub(super) async fn subnets(
 
 /// Of a subnet.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Segment {
+pub(super) struct AttachedSubnet {
     pub(super) net: IpNet,
     pub(super) network: Id<Network>,
 }
 
 /// The ports of a network, listed just now.
 #[derive(Debug)]
-pub(super) struct Neighbors {
+pub(super) struct NetworkPorts {
     pub(super) ports: Vec<RoutedPort>,
     /// The network is the project's own, so that no port of it is hidden.
     pub(super) is_whole: bool,
 }
 
-pub(super) async fn neighbors(cloud: &Cloud, id: &Id<Network>) -> Result<Neighbors, Error> {
+pub(super) async fn neighbors(cloud: &Cloud, id: &Id<Network>) -> Result<NetworkPorts, Error> {
     let ours = cloud.session().project.as_ref().map(|it| it.id.to_string());
     let network = cloud.all::<Network>().find::<Network>(id).await?;
     let ports = cloud.all::<Port>().list(Query::all().with("network_id", id)).await?;
-    Ok(Neighbors { ports, is_whole: ours.is_some() && network.is_some_and(|it| it.project_id == ours) })
+    Ok(NetworkPorts { ports, is_whole: ours.is_some() && network.is_some_and(|it| it.project_id == ours) })
 }
 
-impl Neighbors {
+impl NetworkPorts {
     /// Whether no port has this address, not even one that hosts share.
     pub(super) fn has_no_port(&self, ip: IpAddr) -> bool {
         let mut pairs = self.ports.iter().flat_map(|it| &it.allowed_address_pairs);

@@ -115,7 +115,7 @@ impl Scene {
         RouterView { router, ports, nodes, record, subnets }
     }
 
-    fn decide(&self, answers: &[(Ask, bool)]) -> RouteWrites {
+    fn decide(&self, answers: &[(RemovalPrecondition, bool)]) -> RouteWrites {
         let answers = answers.iter().cloned().collect();
         plan(self.view(), &self.rules).decide(self.view(), &self.rules, &answers)
     }
@@ -209,7 +209,8 @@ fn pairs_are_looked_at_again_at_each_audit() {
 fn a_wrong_next_hop_is_corrected_where_it_is_ours_or_no_port() {
     let wrong = ("10.1.1.0/24", "10.0.0.99");
     let hop = "10.0.0.99".parse().unwrap();
-    let ask = |made| if made { Ask::NotOfOthers(hop) } else { Ask::NoPort(hop) };
+    let ask =
+        |made| if made { RemovalPrecondition::NotOfOthers(hop) } else { RemovalPrecondition::NoPort(hop) };
     for (recorded, answer, corrected) in [
         (Some(true), Some(true), true),
         (Some(true), Some(false), false),
@@ -255,14 +256,14 @@ fn routes_of_others_stay_also_those_that_lead_nowhere() {
 
 #[test]
 fn a_route_goes_with_its_node_and_no_sooner() {
-    let gone = || Ask::NoNode("b".into());
+    let gone = || RemovalPrecondition::NoNode("b".into());
     let mut scene = Scene::settled();
     scene.nodes.pop();
     scene.ports.pop();
     assert_eq!(scene.decide(&[(gone(), false)]).remove, [], "the list was wrong");
     assert_eq!(scene.decide(&[]).remove, [], "nobody has answered");
     assert_eq!(scene.decide(&[(gone(), true)]).remove, [], "who has the next hop is not known");
-    let hop = Ask::NotOfOthers("10.0.0.6".parse().unwrap());
+    let hop = RemovalPrecondition::NotOfOthers("10.0.0.6".parse().unwrap());
     assert_eq!(
         scene.decide(&[(gone(), true), (hop.clone(), false)]).remove,
         [],
@@ -275,7 +276,7 @@ fn a_route_goes_with_its_node_and_no_sooner() {
     // One that was there before goes if its next hop is no port, too: OCCM kept it for ever.
     scene.record.routes.pop_last();
     scene.record.routes.insert(route("10.1.2.0/24", "10.0.0.6", "b", false));
-    let port = Ask::NoPort("10.0.0.6".parse().unwrap());
+    let port = RemovalPrecondition::NoPort("10.0.0.6".parse().unwrap());
     assert_eq!(scene.decide(&[(gone(), true), (port.clone(), false)]).remove, []);
     assert_eq!(scene.decide(&[(gone(), true), (port, true)]).remove.len(), 1);
     // Without a record, it is not ours.

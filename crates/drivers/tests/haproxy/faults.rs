@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_drivers::haproxy::{HaproxyHost, Served};
+use seaway_drivers::haproxy::{HaproxyHost, ServedPart};
 use seaway_engine::{Context, Driver as _, Failure};
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{Desired, Owner, load_balancer::Protocol};
@@ -70,7 +70,10 @@ async fn one_that_keeps_haproxy_from_starting_again_is_found_and_the_others_are_
         .await
         .expect("it is known");
     assert!(observed.load_balancer.is_some());
-    assert!(host.conclude(&unit, &wanted(2), &Served::default()).again.is_some(), "it is looked at again");
+    assert!(
+        host.conclude(&unit, &wanted(2), &ServedPart::default()).again.is_some(),
+        "it is looked at again"
+    );
     match settle(&host, &owners[2], &wanted(2)).await {
         Err(Failure::Retry { problems, .. }) => {
             let why = problems[0].1.to_string();

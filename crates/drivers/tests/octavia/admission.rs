@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish, Problem, Reason,
-    config::JoinLoadBalancers,
-    load_balancer::{Named, Outside},
+    config::SharedLoadBalancerScope,
+    load_balancer::{CloudOptions, NamedLoadBalancer},
 };
 use seaway_openstack::{
     octavia::{LoadBalancer, LoadBalancerChange, NewLoadBalancer},
@@ -18,21 +18,21 @@ use crate::{occm::Theirs, scene::*};
 const FIELD: &str = "metadata.annotations[seaway.dev/load-balancer-id]";
 const ANOTHER: &str = "a Service of another namespace owns it";
 
-fn outside(wish: &mut Wish) -> &mut Outside {
-    wish.options.outside.as_mut().expect("it is a cloud's")
+fn outside(wish: &mut Wish) -> &mut CloudOptions {
+    wish.options.cloud.as_mut().expect("it is a cloud's")
 }
 
 /// What a Service wants on a load balancer that it names: by its id, or by what it is called.
 fn on(scene: &Scene, whose: &str, port: u16, it: &LoadBalancer, by_name: bool) -> Wish {
     let mut wish = scene.wish_of(whose, &[port], &[1]);
     let id = if by_name { it.name.as_str() } else { it.id.as_str() };
-    outside(&mut wish).named = Some(Named { id: id.into(), field: FIELD.into(), by_name });
+    outside(&mut wish).named = Some(NamedLoadBalancer { id: id.into(), field: FIELD.into(), by_name });
     outside(&mut wish).most_shared = 9;
     wish
 }
 
 fn anywhere(mut wish: Wish) -> Wish {
-    outside(&mut wish).join = JoinLoadBalancers::Any;
+    outside(&mut wish).join = SharedLoadBalancerScope::Any;
     wish
 }
 

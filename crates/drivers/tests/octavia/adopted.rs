@@ -5,8 +5,8 @@ use std::{net::IpAddr, sync::Arc};
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish, Reason,
-    load_balancer::{Affinity, HealthCheck, Named},
-    outcome::Replaced,
+    load_balancer::{Affinity, HealthCheck, NamedLoadBalancer},
+    outcome::ReplacedLoadBalancer,
 };
 use seaway_openstack::{
     neutron::{FloatingIp, Network, NewFloatingIp},
@@ -26,8 +26,8 @@ fn theirs() -> Theirs {
 }
 
 pub(crate) fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Wish {
-    let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = annotation.map(|id| Named {
+    let outside = wish.options.cloud.as_mut().unwrap();
+    outside.named = annotation.map(|id| NamedLoadBalancer {
         id: id.into(),
         field: "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into(),
         by_name: false,
@@ -200,7 +200,11 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     let replaced = scene.driver.conclude(&unit(), &desired(&wish), &observed).replaced;
     let by = own[0].id.as_str().into();
-    assert_eq!(replaced, Some(Replaced { gone: gone.into(), by }), "the annotation may be corrected");
+    assert_eq!(
+        replaced,
+        Some(ReplacedLoadBalancer { gone: gone.into(), by }),
+        "the annotation may be corrected"
+    );
     // One that is there and that it is not on is told, as long as it is named.
     let there = scene.reach_telling_of("uid-2", &scene.wish_of("uid-2", &[25], &[1])).await;
     assert_eq!(there, []);
@@ -250,7 +254,7 @@ async fn spare_floating(scene: &Scene) -> IpAddr {
 async fn a_floating_ip_stays_though_the_spec_asks_for_another_until_an_annotation_does() {
     let field = "spec.loadBalancerIP";
     let asking = |mut wish: Wish, asked: IpAddr| {
-        let outside = wish.options.outside.as_mut().unwrap();
+        let outside = wish.options.cloud.as_mut().unwrap();
         (outside.requested, outside.requested_field) = (Some(asked), field.into());
         wish
     };
@@ -263,7 +267,7 @@ async fn a_floating_ip_stays_though_the_spec_asks_for_another_until_an_annotatio
     let wish = asking(pointing(scene.wish(&[80, 443], &[1, 2]), Some(made.id.as_str()), None), asked);
     // Other ports, which are ours, and what else is asked for change nothing of it.
     let mut moved = asking(scene.wish(&[8080], &[1, 2]), asked);
-    moved.options.outside.as_mut().unwrap().remake = true;
+    moved.options.cloud.as_mut().unwrap().remake = true;
     scene.fake.forget_requests();
     for (round, wish) in [&wish, &wish, &moved].into_iter().enumerate() {
         let told = scene.reach_telling(wish).await;
@@ -279,7 +283,7 @@ async fn a_floating_ip_stays_though_the_spec_asks_for_another_until_an_annotatio
         scene.restarted();
     }
     let mut explicit = moved.clone();
-    explicit.options.outside.as_mut().unwrap().explicit.address = true;
+    explicit.options.cloud.as_mut().unwrap().explicit.address = true;
     assert_eq!(scene.reach_telling(&explicit).await, []);
     let now = scene.floating().await;
     assert_eq!((now.len(), leads(now)), (1, vec![asked]), "the old one is given up");
@@ -302,7 +306,7 @@ async fn who_shares_theirs_and_asks_for_another_address_in_the_spec_shares_it_on
     scene.cloud.all::<LoadBalancer>().change(&made.id, &change).await.unwrap();
     scene.pass(std::time::Duration::from_secs(60));
     let mut wish = pointing(scene.wish_of("uid-2", &[25], &[1]), Some(made.id.as_str()), None);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     (outside.requested, outside.most_shared) = (Some("203.0.113.77".parse().unwrap()), 2);
     let told = scene.reach_telling_of("uid-2", &wish).await;
     assert_eq!(told.len(), 1, "{told:?}");
@@ -356,7 +360,7 @@ async fn session_affinity_stays_as_it_was_created_until_an_annotation_asks_for_t
         let after: Vec<_> = persistences(&scene).await.into_iter().map(|it| it.is_some()).collect();
         assert!(after.contains(&true) && after.contains(&false), "{after:?}");
         let mut explicit = more.clone();
-        explicit.options.outside.as_mut().unwrap().explicit.affinity = true;
+        explicit.options.cloud.as_mut().unwrap().explicit.affinity = true;
         assert_eq!(scene.reach_telling(&explicit).await, []);
         assert!(persistences(&scene).await.iter().all(|it| it.is_some() != was_kept));
     }

@@ -37,7 +37,7 @@ async fn flavors_and_zones_are_left_out_where_there_are_none_and_that_is_told() 
         let scene = Scene::with(provider).await;
         scene.fake.octavia_speaks(minor);
         let mut wish = scene.wish(&[80], &[1]);
-        let outside = wish.options.outside.as_mut().unwrap();
+        let outside = wish.options.cloud.as_mut().unwrap();
         (outside.flavor, outside.zone) = (Some(ID.into()), Some("z".into()));
         outside.timeouts.client_data = Some(7);
         let (told, made) = made(&scene, &wish).await;
@@ -60,13 +60,13 @@ async fn two_transports_share_a_port_only_where_the_api_lets_them() {
         transport(&mut other, L4::Udp);
         wish.listeners.extend(other.listeners);
         let id = ListenerId { l4: L4::Udp, port: 53 };
-        wish.options.outside.as_mut().unwrap().ports.push(id);
+        wish.options.cloud.as_mut().unwrap().ports.push(id);
         // Each has a pool of its own.
         let mut pool = (**wish.pools.values().next().unwrap()).clone();
         (pool.id, pool.l4) = (seaway_model::PoolId("53/UDP".into()), L4::Udp);
         let listener = Arc::make_mut(wish.listeners.get_mut(&id).unwrap());
         listener.rules =
-            vec![seaway_model::load_balancer::Rule::everything_to(owner(), pool.id.clone()).into()];
+            vec![seaway_model::load_balancer::Rule::forward_all(owner(), pool.id.clone()).into()];
         wish.pools.insert(pool.id.clone(), Arc::new(pool));
         let (told, _) = made(&scene, &wish).await;
         assert_eq!(scene.listeners().await.len(), expected, "2.{minor}");

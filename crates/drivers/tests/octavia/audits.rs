@@ -12,7 +12,7 @@ use seaway_drivers::octavia::{Audited, Note};
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, Kind, LbKey, LoadBalancer, ObjectRef, Owner, Unit,
-    load_balancer::{HealthCheck, Outside},
+    load_balancer::{CloudOptions, HealthCheck},
 };
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
@@ -39,15 +39,15 @@ impl Served {
         Served::with(|_| {}).await
     }
 
-    async fn with(change: impl Fn(&mut Outside)) -> Served {
+    async fn with(change: impl Fn(&mut CloudOptions)) -> Served {
         Served::at(Scene::set().await, change).await
     }
 
-    async fn at(mut scene: Scene, change: impl Fn(&mut Outside)) -> Served {
+    async fn at(mut scene: Scene, change: impl Fn(&mut CloudOptions)) -> Served {
         let heard = Heard::default();
         scene.hear(&heard);
         let mut wish = scene.wish(&[80, 443], &[1, 2]);
-        change(wish.options.outside.as_mut().unwrap());
+        change(wish.options.cloud.as_mut().unwrap());
         for pool in wish.pools.values_mut() {
             Arc::make_mut(pool).health = Some(HealthCheck::default());
         }
@@ -453,7 +453,7 @@ fn one_of_many(number: usize) -> Unit {
 async fn a_restart_and_an_audit_of_hundreds_take_forty_calls_and_one_tree_each() {
     let mut scene = Scene::crowded().await;
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
-    wish.options.outside.as_mut().unwrap().internal = true;
+    wish.options.cloud.as_mut().unwrap().internal = true;
     let wish = Desired::LoadBalancer(Arc::new(wish));
     let units: Vec<Unit> = (0..MANY).map(one_of_many).collect();
     for unit in &units {

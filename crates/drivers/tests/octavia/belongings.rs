@@ -117,13 +117,16 @@ async fn shared() -> (Scene, Belonging) {
     let made = scene.balancers().await.remove(0);
     let guest = |uid: &str, port| {
         let mut wish = scene.wish_of(uid, &[port], &[1]);
-        let outside = wish.options.outside.as_mut().unwrap();
+        let outside = wish.options.cloud.as_mut().unwrap();
         let field = "metadata.annotations[seaway.dev/load-balancer-id]".into();
-        outside.named =
-            Some(seaway_model::load_balancer::Named { id: made.id.as_str().into(), field, by_name: false });
+        outside.named = Some(seaway_model::load_balancer::NamedLoadBalancer {
+            id: made.id.as_str().into(),
+            field,
+            by_name: false,
+        });
         outside.most_shared = 3;
         // One of them is another cluster's.
-        outside.join = seaway_model::config::JoinLoadBalancers::Any;
+        outside.join = seaway_model::config::SharedLoadBalancerScope::Any;
         wish
     };
     scene.reach_of("uid-2", &guest("uid-2", 443)).await;
@@ -182,7 +185,7 @@ async fn a_load_balancer_that_its_first_has_left_and_its_guests_too_is_an_orphan
 async fn a_floating_ip_that_is_to_be_kept_is_told_as_such_and_is_no_orphan() {
     let scene = Scene::set().await;
     let mut wish = scene.wish(&[80], &[1]);
-    wish.options.outside.as_mut().unwrap().floating.keep = true;
+    wish.options.cloud.as_mut().unwrap().floating.keep = true;
     scene.reach(&wish).await;
     scene.remove().await;
     let all = of(&scene, "6c1d").await;

@@ -19,7 +19,7 @@ use crate::{
 
 /// Each member is a Node, called after the last byte of its address.
 fn of_nodes(mut wish: LoadBalancer) -> LoadBalancer {
-    wish.options.outside.as_mut().unwrap().by_nodes = true;
+    wish.options.cloud.as_mut().unwrap().by_nodes = true;
     for pool in wish.pools.values_mut() {
         let name =
             |it: &mut Member| it.node = Some(it.at.ip().to_string().rsplit('.').next().unwrap().into());
@@ -40,7 +40,7 @@ fn passing_over(mut wish: LoadBalancer, left_out: &[u8]) -> LoadBalancer {
         pool.members = stay;
         passed_over.insert(*id, out);
     }
-    wish.options.outside.as_mut().unwrap().passed_over = passed_over;
+    wish.options.cloud.as_mut().unwrap().passed_over = passed_over;
     wish
 }
 
@@ -106,14 +106,14 @@ async fn a_node_stays_a_member_at_the_address_that_it_has() {
     }
     // The Node lost it.
     let mut wish = two(&scene, 2, 1);
-    wish.options.outside.as_mut().unwrap().passed_over.clear();
+    wish.options.cloud.as_mut().unwrap().passed_over.clear();
     reach(&scene, &wish).await;
     assert_eq!(members(&scene).await, at(80, &[2, 5]));
 }
 
 fn by_default(wish: LoadBalancer, reference: &str, ports: &[u16]) -> LoadBalancer {
     let mut wish = referred(wish, reference);
-    let tls = wish.options.outside.as_mut().unwrap().tls.as_mut().unwrap();
+    let tls = wish.options.cloud.as_mut().unwrap().tls.as_mut().unwrap();
     tls.by_default = true;
     tls.references.retain(|id: &ListenerId, _| ports.contains(&id.port));
     wish
@@ -155,11 +155,11 @@ async fn a_certificate_for_all_that_comes_to_the_file_or_goes_replaces_no_listen
     }
     // Its Service asks for it.
     let mut wish = scene.wish(&[80, 443], &[1]);
-    wish.options.outside.as_mut().unwrap().applies = true;
+    wish.options.cloud.as_mut().unwrap().applies = true;
     reach(&scene, &wish).await;
     assert_eq!(protocols(&scene).await, [(80, Protocol::Tcp), (443, Protocol::Tcp)]);
     let mut wish = by_default(scene.wish(&[80, 443], &[1]), &reference, &[80, 443]);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     (outside.applies, outside.tls.as_mut().unwrap().by_default) = (true, false);
     reach(&scene, &wish).await;
     assert!(protocols(&scene).await.iter().all(|(_, it)| *it == Protocol::TerminatedHttps));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_engine::{Context, Driver, Failure};
-use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named};
+use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::NamedLoadBalancer};
 use seaway_openstack::{
     octavia::{LoadBalancer, LoadBalancerChange},
     resource::Edit,
@@ -13,8 +13,9 @@ use crate::scene::*;
 
 fn guest(scene: &Scene, uid: &str, name: &str) -> Wish {
     let mut wish = scene.wish_of(uid, &[443], &[1]);
-    let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = Some(Named { id: name.into(), field: "metadata.annotations".into(), by_name: true });
+    let outside = wish.options.cloud.as_mut().unwrap();
+    outside.named =
+        Some(NamedLoadBalancer { id: name.into(), field: "metadata.annotations".into(), by_name: true });
     outside.most_shared = 2;
     wish
 }

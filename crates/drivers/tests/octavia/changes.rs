@@ -9,7 +9,7 @@ use seaway_model::{
 };
 use seaway_openstack::octavia::{Algorithm, Protocol as Spoken, Provisioning};
 use seaway_testkit::{
-    cloud::{Fault, Pace},
+    cloud::{ChangeDuration, Fault},
     conformance::converges_in_time,
 };
 
@@ -44,9 +44,9 @@ async fn every_wish_is_reached_from_every_other() {
     let mut guarded = plain.clone();
     listeners(&mut guarded, |it| it.sources = vec!["192.0.2.0/24".parse().unwrap()]);
     let mut hidden = plain.clone();
-    hidden.options.outside.as_mut().unwrap().internal = true;
+    hidden.options.cloud.as_mut().unwrap().internal = true;
     let mut patient = plain.clone();
-    patient.options.outside.as_mut().unwrap().timeouts =
+    patient.options.cloud.as_mut().unwrap().timeouts =
         CloudTimeouts { client_data: Some(600_000), tcp_inspect: Some(100), ..CloudTimeouts::default() };
     let others = [
         probed,
@@ -65,7 +65,7 @@ async fn every_wish_is_reached_from_every_other() {
     }
     for wish in &wanted {
         scene.reach(wish).await;
-        let patience = wish.options.outside.as_ref().unwrap().timeouts.client_data.unwrap_or(50_000);
+        let patience = wish.options.cloud.as_ref().unwrap().timeouts.client_data.unwrap_or(50_000);
         let all = scene.listeners().await;
         assert!(all.iter().all(|it| it.timeout_client_data == Some(patience.into())), "{all:?}");
         scene.restarted();
@@ -83,7 +83,7 @@ async fn every_wish_is_reached_from_every_other() {
 #[tokio::test]
 async fn a_whole_load_balancer_takes_one_request_and_its_floating_ip_another() {
     let scene = Scene::set().await;
-    scene.fake.pace(Pace::Time(Duration::from_secs(60)));
+    scene.fake.pace(ChangeDuration::Time(Duration::from_secs(60)));
     scene.fake.forget_requests();
     let steps = scene.reach(&scene.wish(&[80, 443], &[1, 2, 3])).await;
     assert_eq!(
@@ -181,7 +181,7 @@ async fn what_can_be_asked_for_is_what_the_provider_of_that_service_can() {
     {
         let scene = Scene::with(usual).await;
         let mut wish = scene.wish(&[80], &[1]);
-        wish.options.outside.as_mut().unwrap().provider = Some(own.into());
+        wish.options.cloud.as_mut().unwrap().provider = Some(own.into());
         scene.reach(&wish).await;
         assert_eq!(scene.balancers().await[0].provider.as_deref(), Some(own));
         assert_eq!(scene.pools().await[0].lb_algorithm, algorithm, "{own}");

@@ -31,7 +31,7 @@ async fn secret(scene: &Scene, name: &str) -> String {
 /// TLS ends at 443, and 80 is in plaintext.
 fn wish(scene: &Scene, shown: Option<&str>, others: &[&str], clients: CloudClientAuth) -> Wish {
     let mut wish = scene.wish(&[80, 443], &[1]);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     outside.tls = shown.map(|reference| CloudTls {
         others: others.iter().map(|it| (*it).into()).collect(),
         references: [(tcp(443), reference.into())].into(),

@@ -12,7 +12,7 @@ use seaway_openstack::{
     octavia::{HealthMonitor, Member, Pool},
     resource::Query,
 };
-use seaway_testkit::cloud::{Fault, Hold};
+use seaway_testkit::cloud::{Fault, RequestHold};
 
 use crate::{scene::*, tls::secured};
 
@@ -56,7 +56,7 @@ fn over_udp(wish: &mut LoadBalancer, port: u16) {
         pool.health = Some(HealthCheck { kind: CheckKind::Tcp, ..HealthCheck::default() });
     }
     let id = listener.id();
-    if let Some(outside) = &mut wish.options.outside {
+    if let Some(outside) = &mut wish.options.cloud {
         outside.ports.iter_mut().filter(|it| **it == tcp(port)).for_each(|it| *it = id);
     }
     wish.listeners.insert(id, listener);
@@ -105,7 +105,7 @@ async fn a_creation_that_is_done_late_leaves_one_load_balancer() {
         let mut scene = Scene::set().await;
         let before = inventory(&scene).await;
         let wanted = Desired::LoadBalancer(Arc::new(plain(&scene)));
-        let (hold, is_done) = (Hold::new(), "POST */lbaas/loadbalancers");
+        let (hold, is_done) = (RequestHold::new(), "POST */lbaas/loadbalancers");
         scene.fake.fail(Fault::on(is_done).hold(&hold));
         let late = tokio::spawn({
             let (driver, wanted) = (driver(&scene.cloud, "amphora"), wanted.clone());
@@ -223,7 +223,7 @@ pub(crate) async fn strike(
 ) {
     let (method, _) = writes.last().unwrap();
     let nth = writes.iter().filter(|it| it.0 == *method).count();
-    let (on, hold) = (Fault::on(&format!("{method} *")).nth(nth), Hold::new());
+    let (on, hold) = (Fault::on(&format!("{method} *")).nth(nth), RequestHold::new());
     scene.fake.fail(match trouble {
         Trouble::Refused => on.status(500),
         Trouble::KilledBefore => on.hold(&hold),

@@ -6,7 +6,7 @@ use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
-    load_balancer::{HealthCheck, Named},
+    load_balancer::{HealthCheck, NamedLoadBalancer},
 };
 use seaway_openstack::octavia::LoadBalancer;
 
@@ -35,9 +35,10 @@ fn guest(scene: &Scene, on: &[LoadBalancer]) -> Wish {
 }
 
 fn named(mut wish: Wish, on: &[LoadBalancer]) -> Wish {
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     let field = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into();
-    outside.named = on.first().map(|it| Named { id: it.id.as_str().into(), field, by_name: false });
+    outside.named =
+        on.first().map(|it| NamedLoadBalancer { id: it.id.as_str().into(), field, by_name: false });
     outside.most_shared = 2;
     wish
 }
@@ -113,7 +114,7 @@ async fn to_take_over_survives_trouble_at_every_request() {
 
 fn rebuilt(scene: &Scene) -> Wish {
     let mut wish = first(scene);
-    wish.options.outside.as_mut().unwrap().rebuild = true;
+    wish.options.cloud.as_mut().unwrap().rebuild = true;
     wish
 }
 

@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Desired, LoadBalancer,
-    load_balancer::{Affinity, HealthCheck, MemberState, Named, Protocol, ProxyVersion},
+    load_balancer::{Affinity, HealthCheck, MemberState, NamedLoadBalancer, Protocol, ProxyVersion},
 };
 use seaway_openstack::{
     neutron::{Network, NewNetwork, Port},
     octavia::{HealthMonitor, HealthMonitorChange, Member, MemberChange, PersistenceType},
     resource::{Edit, Id, Query},
 };
-use seaway_testkit::cloud::{Fault, Pace};
+use seaway_testkit::cloud::{ChangeDuration, Fault};
 
 use crate::scene::*;
 
@@ -36,13 +36,14 @@ fn introduced(wish: LoadBalancer) -> LoadBalancer {
     pools(wish, |it| it.proxy = Some(ProxyVersion::V2))
 }
 
-fn outside(wish: &mut LoadBalancer) -> &mut seaway_model::load_balancer::Outside {
-    wish.options.outside.as_mut().unwrap()
+fn outside(wish: &mut LoadBalancer) -> &mut seaway_model::load_balancer::CloudOptions {
+    wish.options.cloud.as_mut().unwrap()
 }
 
 fn guest(scene: &Scene, ports: &[u16], of: &seaway_openstack::octavia::LoadBalancer) -> LoadBalancer {
     let mut wish = scene.wish_of("uid-2", ports, &[1, 2]);
-    outside(&mut wish).named = Some(Named { id: of.id.as_str().into(), field: FIELD.into(), by_name: false });
+    outside(&mut wish).named =
+        Some(NamedLoadBalancer { id: of.id.as_str().into(), field: FIELD.into(), by_name: false });
     outside(&mut wish).most_shared = 2;
     wish
 }
@@ -252,7 +253,7 @@ async fn a_node_that_comes_takes_ten_ports_as_long_as_ten_changes_take() {
     scene.reach(&wish(&[1, 2])).await;
     assert_eq!(scene.fake.count("POST */lbaas/*"), 1, "all ten are made together");
     let takes = Duration::from_secs(3);
-    scene.fake.pace(Pace::Time(takes));
+    scene.fake.pace(ChangeDuration::Time(takes));
     scene.fake.forget_requests();
     let began = scene.fake.now();
     assert_eq!(scene.reach(&wish(&[1, 2, 3])).await.len(), 10);
@@ -452,7 +453,7 @@ async fn a_5xx_while_a_deletion_is_waited_for_leaks_nothing() {
         let mut scene = Scene::set().await;
         scene.reach(&scene.wish(&[80], &[1])).await;
         let ports = scene.cloud.all::<Port>().list::<Port>(Query::all()).await.unwrap().len();
-        scene.fake.pace(Pace::Time(Duration::from_secs(6)));
+        scene.fake.pace(ChangeDuration::Time(Duration::from_secs(6)));
         scene.fake.fail(Fault::on("GET */lbaas/loadbalancers*").nth(nth).times(10).status(503));
         for turn in 0..100 {
             assert!(turn < 99, "it never ends");

@@ -9,7 +9,7 @@ use seaway_model::{
     config::CloudDefaults,
     fact::{Families, FamilyPolicy::Prefer, TargetPort},
     group::CloudNode,
-    load_balancer::{Family, Outside},
+    load_balancer::{CloudOptions, Family},
 };
 use seaway_openstack::{
     neutron::{
@@ -25,8 +25,8 @@ use seaway_testkit::facts;
 
 use crate::scene::*;
 
-fn outside(wish: &mut LoadBalancer) -> &mut Outside {
-    wish.options.outside.as_mut().unwrap()
+fn outside(wish: &mut LoadBalancer) -> &mut CloudOptions {
+    wish.options.cloud.as_mut().unwrap()
 }
 
 async fn network(scene: &Scene) -> Id<Network> {

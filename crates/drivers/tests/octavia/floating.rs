@@ -15,7 +15,7 @@ use seaway_openstack::{
     resource::Edit,
 };
 
-use seaway_testkit::cloud::{Fault, Hold};
+use seaway_testkit::cloud::{Fault, RequestHold};
 
 use crate::scene::*;
 
@@ -74,7 +74,7 @@ async fn one_that_cannot_be_had_leaves_the_old_one_serving_and_members_follow() 
                 scene.fake.forget_requests();
             }
         }
-        let outside = wish.options.outside.as_mut().unwrap();
+        let outside = wish.options.cloud.as_mut().unwrap();
         outside.requested = Some(requested);
         let pool = wish.pools.values_mut().next().unwrap();
         *pool = scene.wish(&[80], &[1, 2]).pools.into_values().next().unwrap();
@@ -134,7 +134,7 @@ async fn one_that_was_allocated_before_a_crash_is_the_one_that_is_used_after_it(
     let subnet =
         NewSubnet { cidr: Some("198.51.100.0/24".to_owned()).into(), ..NewSubnet::new(another.clone(), 4) };
     admin.all::<Subnet>().create(&subnet).await.unwrap();
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     (outside.floating.network, outside.remake) = (Some(another.as_str().into()), true);
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
     let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
@@ -166,7 +166,7 @@ async fn one_that_somebody_else_made_is_used_and_stays() {
     };
     let theirs = scene.cloud.all::<FloatingIp>().create(&new).await.unwrap();
     let mut wish = wish;
-    wish.options.outside.as_mut().unwrap().requested = theirs.floating_ip_address;
+    wish.options.cloud.as_mut().unwrap().requested = theirs.floating_ip_address;
     let steps = scene.reach(&wish).await;
     assert_eq!(
         steps,
@@ -191,12 +191,12 @@ async fn one_that_somebody_else_made_is_used_and_stays() {
 async fn one_that_was_led_elsewhere_meanwhile_stays_there() {
     let scene = Scene::set().await;
     let mut other = scene.wish_of("uid-2", &[443], &[1]);
-    other.options.outside.as_mut().unwrap().internal = true;
+    other.options.cloud.as_mut().unwrap().internal = true;
     scene.reach_of("uid-2", &other).await;
     let elsewhere = scene.balancers().await.remove(0).vip_port_id;
     let mut wish = scene.wish(&[80], &[1]);
     scene.reach(&wish).await;
-    wish.options.outside.as_mut().unwrap().floating.keep = true;
+    wish.options.cloud.as_mut().unwrap().floating.keep = true;
     scene.reach(&wish).await;
     let id = scene.floating().await.remove(0).id;
     let led = FloatingIpChange { port_id: Edit::To(elsewhere.clone()), ..FloatingIpChange::default() };
@@ -211,7 +211,7 @@ async fn one_that_was_led_elsewhere_meanwhile_stays_there() {
 async fn one_of_ours_that_was_led_elsewhere_meanwhile_is_not_deleted() {
     let scene = Scene::set().await;
     let mut other = scene.wish_of("uid-2", &[443], &[1]);
-    other.options.outside.as_mut().unwrap().internal = true;
+    other.options.cloud.as_mut().unwrap().internal = true;
     scene.reach_of("uid-2", &other).await;
     let elsewhere = scene.balancers().await.remove(0).vip_port_id;
     scene.reach(&scene.wish(&[80], &[1])).await;
@@ -230,7 +230,7 @@ async fn who_becomes_internal_lets_its_own_go() {
     let mut wish = scene.wish(&[80], &[1]);
     scene.reach(&wish).await;
     assert_eq!(scene.floating().await.len(), 1);
-    wish.options.outside.as_mut().unwrap().internal = true;
+    wish.options.cloud.as_mut().unwrap().internal = true;
     scene.reach(&wish).await;
     assert!(scene.floating().await.is_empty());
     assert_eq!(scene.balancers().await.len(), 1, "the load balancer stays");
@@ -244,7 +244,7 @@ async fn a_configuration_that_becomes_internal_lets_none_go() {
     let at = scene.served("uid-1", &outside).await;
     let before = scene.floating().await;
     let mut inside = outside.clone();
-    let options = inside.options.outside.as_mut().unwrap();
+    let options = inside.options.cloud.as_mut().unwrap();
     (options.internal, options.internal_by_default) = (true, true);
     for _ in 0..2 {
         let told = scene.reach_telling(&inside).await;
@@ -257,14 +257,14 @@ async fn a_configuration_that_becomes_internal_lets_none_go() {
     scene
         .reach_of("uid-2", &{
             let mut new = scene.wish_of("uid-2", &[443], &[1]);
-            let options = new.options.outside.as_mut().unwrap();
+            let options = new.options.cloud.as_mut().unwrap();
             (options.internal, options.internal_by_default) = (true, true);
             new
         })
         .await;
     assert_eq!(scene.floating().await.len(), 1);
     // Who asks for it gives it up.
-    inside.options.outside.as_mut().unwrap().internal_by_default = false;
+    inside.options.cloud.as_mut().unwrap().internal_by_default = false;
     scene.reach(&inside).await;
     assert!(scene.floating().await.is_empty());
 }
@@ -276,7 +276,7 @@ async fn one_that_is_to_be_kept_outlives_its_service() {
     scene.reach(&wish).await;
     let id = scene.floating().await.remove(0).id;
     let keep = |wish: &mut LoadBalancer, keep| {
-        wish.options.outside.as_mut().unwrap().floating.keep = keep;
+        wish.options.cloud.as_mut().unwrap().floating.keep = keep;
     };
     for kept in [true, false, true] {
         keep(&mut wish, kept);
@@ -315,7 +315,7 @@ async fn one_that_became_active_is_read_while_its_load_balancer_is() {
     let scene = Scene::set().await;
     scene.reach(&scene.wish(&[80], &[1])).await;
     let holds = ["GET */lbaas/loadbalancers/*", "GET */floatingips/*"].map(|pattern| {
-        let hold = Hold::new();
+        let hold = RequestHold::new();
         scene.fake.fail(Fault::on(pattern).always().hold(&hold));
         hold
     });
@@ -328,7 +328,7 @@ async fn one_that_became_active_is_read_while_its_load_balancer_is() {
             .await
             .expect("neither waits for the other");
     }
-    holds.iter().for_each(Hold::release);
+    holds.iter().for_each(RequestHold::release);
     looks.await.unwrap().unwrap();
 }
 
@@ -366,7 +366,7 @@ async fn one_whose_place_another_took_goes_after_a_restart_and_with_its_service(
         let old = scene.floating().await.remove(0);
         let new = NewFloatingIp::new(old.floating_network_id.clone());
         let new = scene.cloud.all::<FloatingIp>().create(&new).await.unwrap();
-        wish.options.outside.as_mut().unwrap().requested = new.floating_ip_address;
+        wish.options.cloud.as_mut().unwrap().requested = new.floating_ip_address;
         scene.fake.fail(Fault::on("DELETE */floatingips/*").always().status(403));
         assert!(strive(&scene, &wish).await.is_some(), "{end}");
         scene.fake.heal();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use seaway_engine::{Context, Driver, Failure};
-use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named, unit::RemovedOwner};
+use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::NamedLoadBalancer, unit::RemovedOwner};
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange, NewSecurityGroup, SecurityGroup},
     octavia::{LoadBalancer, LoadBalancerChange},
@@ -27,9 +27,12 @@ fn theirs() -> Theirs {
 }
 
 fn former(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> RemovedOwner {
-    let outside = wish.options.outside.as_mut().unwrap();
-    outside.named =
-        annotation.map(|id| Named { id: id.into(), field: "an annotation".into(), by_name: false });
+    let outside = wish.options.cloud.as_mut().unwrap();
+    outside.named = annotation.map(|id| NamedLoadBalancer {
+        id: id.into(),
+        field: "an annotation".into(),
+        by_name: false,
+    });
     outside.published = status.into_iter().collect();
     RemovedOwner { load_balancer: Arc::new(wish), nodes: [node(1), node(2)].into(), by_another: true }
 }
@@ -87,7 +90,7 @@ async fn a_floating_ip_that_is_to_be_kept_stays() {
     let scene = Scene::set().await;
     let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
-    wish.options.outside.as_mut().unwrap().floating.keep = true;
+    wish.options.cloud.as_mut().unwrap().floating.keep = true;
     scene.reach_unit(&unit(), &removed(&former(wish, Some(made.id.as_str()), None))).await;
     assert!(scene.balancers().await.is_empty());
     let left = scene.floating().await;

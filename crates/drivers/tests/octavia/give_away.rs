@@ -32,7 +32,7 @@ async fn tags_and_a_description_are_all_that_is_written_and_who_starts_next_find
     for keep in [false, true] {
         let mut scene = Scene::set().await;
         let mut wish = scene.wish(&[80, 443], &[1]);
-        wish.options.outside.as_mut().unwrap().floating.keep = keep;
+        wish.options.cloud.as_mut().unwrap().floating.keep = keep;
         scene.reach(&wish).await;
         let all = given(&scene).await;
         let (balancer, floating) = (scene.balancers().await.remove(0), scene.floating().await.remove(0));

@@ -12,7 +12,7 @@ use seaway_openstack::{
     octavia::{LoadBalancer as Balancer, LoadBalancerChange, NewLoadBalancer},
     resource::Edit,
 };
-use seaway_testkit::cloud::{Fault, Pace};
+use seaway_testkit::cloud::{ChangeDuration, Fault};
 
 use crate::{opened::other_subnet, scene::*};
 
@@ -90,7 +90,7 @@ async fn what_is_pending_for_too_long_is_told_once_and_is_a_problem_meanwhile() 
     let mut scene = Scene::set().await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     scene.hear(&heard);
-    scene.fake.pace(Pace::Never);
+    scene.fake.pace(ChangeDuration::Never);
     let desired = |ports: &[u16]| Desired::LoadBalancer(Arc::new(scene.wish(ports, &[1])));
     let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired(&[80])).await.unwrap();
     for step in scene.driver.steps(&desired(&[80]), &observed) {
@@ -139,7 +139,7 @@ async fn what_is_deleted_while_it_changes_is_followed_by_its_twin_and_by_no_thir
     // No floating IP is left that would lead there.
     let inside = |ports: &[u16]| {
         let mut wish = scene.wish(ports, &[1]);
-        wish.options.outside.as_mut().unwrap().internal = true;
+        wish.options.cloud.as_mut().unwrap().internal = true;
         wish
     };
     scene.reach(&inside(&[80])).await;

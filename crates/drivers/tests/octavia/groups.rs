@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use seaway_drivers::octavia::groups::Groups;
 use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
-    Desired, Group, Kind, L4, Name, ObjectRef, Owner, Unit,
-    group::{CloudNode, Openings, SourceNetwork},
+    Desired, Kind, L4, Name, NodeSecurityGroup, ObjectRef, Owner, Unit,
+    group::{CloudNode, NodeAccess, SourceNetwork},
     load_balancer::Family,
 };
 use seaway_openstack::{
@@ -59,21 +59,25 @@ impl Town {
         self.scene.cloud.all::<Port>().create(&new).await.unwrap()
     }
 
-    pub(crate) fn wish(&self, services: &[(&str, &[u16])], nodes: &[CloudNode]) -> Group {
+    pub(crate) fn wish(&self, services: &[(&str, &[u16])], nodes: &[CloudNode]) -> NodeSecurityGroup {
         let openings = services.iter().map(|(name, ports)| {
-            let openings = Openings {
+            let openings = NodeAccess {
                 ports: ports.iter().map(|it| (L4::Tcp, *it)).collect(),
                 families: vec![Family::V4],
                 provider: Some("amphora".into()),
                 from: SourceNetwork::Subnet(self.scene.subnet.as_str().into()),
-                ..Openings::default()
+                ..NodeAccess::default()
             };
             (owner(name), Arc::new(openings))
         });
-        Group { openings: openings.collect(), nodes: nodes.to_vec(), ..Group::default() }
+        NodeSecurityGroup {
+            openings: openings.collect(),
+            nodes: nodes.to_vec(),
+            ..NodeSecurityGroup::default()
+        }
     }
 
-    pub(crate) async fn reach(&self, wish: &Group) -> Vec<String> {
+    pub(crate) async fn reach(&self, wish: &NodeSecurityGroup) -> Vec<String> {
         self.rest(&wanted(wish)).await
     }
 
@@ -86,7 +90,7 @@ impl Town {
     }
 
     /// What comes of it, where that is not all well.
-    async fn told(&self, wish: &Group) -> Report {
+    async fn told(&self, wish: &NodeSecurityGroup) -> Report {
         let desired = wanted(wish);
         let mut there = self.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         for step in self.driver.steps(&desired, &there) {
@@ -156,8 +160,8 @@ fn unit() -> Unit {
     Unit::SecurityGroup { cloud: "openstack".into(), class: "seaway.dev/octavia".into() }
 }
 
-fn wanted(group: &Group) -> Desired {
-    Desired::Group(Arc::new(group.clone()))
+fn wanted(group: &NodeSecurityGroup) -> Desired {
+    Desired::SecurityGroup(Arc::new(group.clone()))
 }
 
 #[tokio::test]
@@ -215,7 +219,7 @@ async fn one_port_more_is_one_rule_and_one_less_is_one_rule_less() {
 async fn what_is_open_for_a_service_whose_wish_is_unclear_stays_and_nothing_more_is_opened() {
     let town = Town::set().await;
     let nodes = [town.node(11).await];
-    let frozen = |mut wish: Group| {
+    let frozen = |mut wish: NodeSecurityGroup| {
         Arc::make_mut(wish.openings.get_mut(&owner("shop")).unwrap()).frozen = true;
         wish
     };
@@ -392,7 +396,7 @@ async fn a_group_of_our_name_is_not_ours() {
 /// occm.md, defects found: "Crash at any request of delete leaves the SG".
 #[tokio::test]
 async fn a_crash_at_any_request_leaves_nothing_behind() {
-    let lose: [fn(seaway_testkit::cloud::On) -> Fault; 3] =
+    let lose: [fn(seaway_testkit::cloud::RequestMatcher) -> Fault; 3] =
         [|it| it.lose_request(), |it| it.lose_reply(), |it| it.status(500)];
     for how in lose {
         for pattern in ["POST */security-groups", "POST */security-group-rules", "PUT */ports/*"] {
@@ -406,7 +410,10 @@ async fn a_crash_at_any_request_leaves_nothing_behind() {
     }
 }
 
-async fn crash(at: seaway_testkit::cloud::On, how: fn(seaway_testkit::cloud::On) -> Fault) {
+async fn crash(
+    at: seaway_testkit::cloud::RequestMatcher,
+    how: fn(seaway_testkit::cloud::RequestMatcher) -> Fault,
+) {
     let mut town = Town::set().await;
     let nodes = [town.node(11).await, town.node(12).await];
     let wishes = [

@@ -15,7 +15,7 @@ fn wish(scene: &Scene, headers: CloudHeaders) -> Wish {
     let mut wish = scene.wish(&[80, 5432], &[1]);
     let listener = Arc::make_mut(wish.listeners.get_mut(&tcp(80)).unwrap());
     listener.protocol = Protocol::Http;
-    wish.options.outside.as_mut().unwrap().headers = [80, 5432].map(|it| (tcp(it), headers)).into();
+    wish.options.cloud.as_mut().unwrap().headers = [80, 5432].map(|it| (tcp(it), headers)).into();
     wish
 }
 

@@ -26,7 +26,7 @@ fn local(scene: &Scene, asked: bool) -> LoadBalancer {
 pub(crate) fn ask(wish: &mut LoadBalancer, asked: bool) {
     wish.options.local_only = true;
     wish.options.health_check_node_port = Some(HEALTH);
-    wish.options.outside.as_mut().unwrap().monitored = asked;
+    wish.options.cloud.as_mut().unwrap().monitored = asked;
     for pool in wish.pools.values_mut() {
         let pool = Arc::make_mut(pool);
         pool.members.last_mut().unwrap().weight = 0;
@@ -125,7 +125,7 @@ async fn are_asked_where_somebody_answers(scene: &Scene, port: Option<u16>) {
 
 fn cluster_wide(scene: &Scene, probed: bool) -> LoadBalancer {
     let mut wish = scene.wish(&[80], &[1, 2, 3]);
-    wish.options.outside.as_mut().unwrap().monitored = probed;
+    wish.options.cloud.as_mut().unwrap().monitored = probed;
     for pool in wish.pools.values_mut().filter(|_| probed) {
         let check = HealthCheck { kind: CheckKind::Tcp, ..HealthCheck::default() };
         Arc::make_mut(pool).health = Some(check);
@@ -197,7 +197,7 @@ fn of_another(provider: &'static str, monitored: bool) -> Theirs {
 
 fn by_nodes(scene: &Scene, asked: bool) -> LoadBalancer {
     let mut wish = local(scene, asked);
-    wish.options.outside.as_mut().unwrap().by_nodes = true;
+    wish.options.cloud.as_mut().unwrap().by_nodes = true;
     wish
 }
 

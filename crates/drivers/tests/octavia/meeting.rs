@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Context, Driver, Failure};
-use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named};
+use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::NamedLoadBalancer};
 
 use seaway_openstack::{
     octavia::{LoadBalancer, LoadBalancerChange},
     resource::Edit,
 };
-use seaway_testkit::cloud::{Fault, Hold};
+use seaway_testkit::cloud::{Fault, RequestHold};
 
 use crate::scene::*;
 
@@ -28,8 +28,8 @@ impl Meeting {
         let made = scene.balancers().await.remove(0);
         let named = |uid: &str, port| {
             let mut wish = scene.wish_of(uid, &[port], &[1]);
-            let outside = wish.options.outside.as_mut().unwrap();
-            outside.named = Some(Named {
+            let outside = wish.options.cloud.as_mut().unwrap();
+            outside.named = Some(NamedLoadBalancer {
                 id: made.id.as_str().into(),
                 field: "metadata.annotations".into(),
                 by_name: false,
@@ -74,7 +74,7 @@ async fn who_comes_before_the_floating_ip_is_deleted_keeps_it() {
 async fn who_comes_while_it_is_asked_who_else_is_there_keeps_it() {
     let Meeting { scene, guest, .. } = Meeting::of("uid-1").await;
     let id = scene.floating().await.remove(0).id;
-    let (unit, hold) = (unit(), Hold::new());
+    let (unit, hold) = (unit(), RequestHold::new());
     scene.fake.fail(Fault::on("GET */lbaas/loadbalancers/*").hold_reply(&hold));
     let context = Context::default();
     let (observed, ()) = tokio::join!(scene.driver.observe(&context, &unit, &Desired::Absent), async {
@@ -134,9 +134,12 @@ async fn a_port_that_is_free_again_is_had_by_who_waits_for_it() {
     let made = scene.balancers().await.remove(0);
     let named = |ports: &[u16]| {
         let mut wish = scene.wish_of("uid-2", ports, &[1]);
-        let outside = wish.options.outside.as_mut().unwrap();
-        outside.named =
-            Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
+        let outside = wish.options.cloud.as_mut().unwrap();
+        outside.named = Some(NamedLoadBalancer {
+            id: made.id.as_str().into(),
+            field: "metadata.annotations".into(),
+            by_name: false,
+        });
         outside.most_shared = 2;
         wish
     };
@@ -180,9 +183,12 @@ async fn who_comes_while_the_first_writes_its_tags_keeps_his() {
     let steps = scene.driver.steps(&desired, &observed);
     assert_eq!(steps[0].to_string(), "change the load balancer");
     let mut guest = scene.wish_of("uid-3", &[443], &[1]);
-    let outside = guest.options.outside.as_mut().unwrap();
-    outside.named =
-        Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
+    let outside = guest.options.cloud.as_mut().unwrap();
+    outside.named = Some(NamedLoadBalancer {
+        id: made.id.as_str().into(),
+        field: "metadata.annotations".into(),
+        by_name: false,
+    });
     outside.most_shared = 2;
     scene.reach_of("uid-3", &guest).await;
     scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();

@@ -23,7 +23,7 @@ fn wish(scene: &Scene, trust: Option<Trust>, refs: CloudMemberTls) -> Wish {
     }
     let tls = trust.map(|trust| Arc::new(BackendTls { name: None, usual: "shop.default.svc".into(), trust }));
     wish.pools.values_mut().for_each(|it| Arc::make_mut(it).tls.clone_from(&tls));
-    wish.options.outside.as_mut().unwrap().member_tls = refs;
+    wish.options.cloud.as_mut().unwrap().member_tls = refs;
     wish
 }
 

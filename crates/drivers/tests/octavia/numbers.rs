@@ -12,8 +12,8 @@ use std::{
 use seaway_drivers::octavia::groups::Groups;
 use seaway_engine::{Driver, Failure, Gate, Report, Until, work_once};
 use seaway_model::{
-    Desired, Group, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
-    group::{CloudNode, Openings, SourceNetwork},
+    Desired, Kind, L4, LoadBalancer, NodeSecurityGroup, ObjectRef, Owner, Unit,
+    group::{CloudNode, NodeAccess, SourceNetwork},
     load_balancer::{Family, HealthCheck, Rule},
 };
 use seaway_openstack::{
@@ -21,7 +21,7 @@ use seaway_openstack::{
     neutron::{FixedIp, NewPort, Port, Subnet},
     resource::Query,
 };
-use seaway_testkit::cloud::{Pace, Recorded};
+use seaway_testkit::cloud::{ChangeDuration, Recorded};
 
 use crate::scene::{Scene, unit_of};
 
@@ -114,11 +114,11 @@ async fn one(size: Size) -> Vec<Row> {
         let it = wished(&scene, &(0, ports, nodes));
         (it, opened(&scene, &[other, (0, ports)], nodes))
     };
-    scene.fake.pace(Pace::Time(Duration::from_secs(60)));
+    scene.fake.pace(ChangeDuration::Time(Duration::from_secs(60)));
     let (it, group) = at(&[80, 443], most);
     let first = worked(&scene, vec![it, group]).await;
     figure("create, 2 ports", "calls", Some(230.0), first.calls, first.polls, 12.0);
-    scene.fake.pace(Pace::Time(Duration::from_secs(3)));
+    scene.fake.pace(ChangeDuration::Time(Duration::from_secs(3)));
     let (it, group) = at(&[80, 443], most);
     let same = worked(&scene, vec![it, group]).await;
     figure("nothing changed", "calls", Some(112.0), same.calls, same.polls, 0.0);
@@ -148,7 +148,7 @@ async fn one(size: Size) -> Vec<Row> {
     figure("ports appended and inserted", "renames", None, renames, 0, 0.0);
     let (it, group) = at(&[80, 443], &all);
     worked(&scene, vec![it, group]).await;
-    scene.fake.pace(Pace::Time(Duration::from_secs(10)));
+    scene.fake.pace(ChangeDuration::Time(Duration::from_secs(10)));
     let gone = (unit_of(&owner(0)), Desired::Absent);
     let gone = worked(&scene, vec![gone, opened(&scene, &[other], &all)]).await;
     figure("delete, 2 ports", "calls", Some(118.0), gone.calls, gone.polls, 5.0);
@@ -171,7 +171,7 @@ async fn many(size: Size) -> Vec<Row> {
     let restart = worked(&scene, wishes(&scene, most)).await;
     pass(&scene, Duration::from_secs(300));
     let audit = audited(&scene, wishes(&scene, most)).await;
-    scene.fake.pace(Pace::Workers { each: Duration::from_secs(3), workers: 32 });
+    scene.fake.pace(ChangeDuration::Workers { each: Duration::from_secs(3), workers: 32 });
     let node = worked(&scene, wishes(&scene, &all)).await;
     let services = f64::from(size.services);
     let row = |case, what, theirs: f64, ours, must, polls| Row {
@@ -201,7 +201,7 @@ async fn waiting() -> Row {
     for millis in [3_000, 7_300, 60_100, 89_900] {
         let scene = Scene::set().await;
         let takes = Duration::from_millis(millis);
-        scene.fake.pace(Pace::Time(takes));
+        scene.fake.pace(ChangeDuration::Time(takes));
         // Others at other times, whose lists are shared.
         let mut nodes = vec![1];
         for turn in 2..5 {
@@ -220,7 +220,7 @@ async fn waiting() -> Row {
 /// A port takes several writes, one after the other, and a cloud is done with each in a moment.
 async fn quick() -> Row {
     let scene = Scene::set().await;
-    scene.fake.pace(Pace::Time(Duration::from_millis(300)));
+    scene.fake.pace(ChangeDuration::Time(Duration::from_millis(300)));
     changed(&scene, &[(1, &[80], &[1, 2])]).await;
     let ours = changed(&scene, &[(1, &[80, 443], &[1, 2])]).await.took.as_secs_f64();
     let case = "one port appended, 0.3 s for each write";
@@ -276,12 +276,12 @@ async fn plug(scene: &Scene, nodes: &[u8]) {
 /// The group of Nodes, for the ports of these Services.
 fn opened(scene: &Scene, services: &[(u16, &[u16])], nodes: &[u8]) -> (Unit, Desired) {
     let openings = services.iter().map(|(number, ports)| {
-        let openings = Openings {
+        let openings = NodeAccess {
             ports: ports.iter().map(|it| (L4::Tcp, 30_000 + it + 3 * number)).collect(),
             families: vec![Family::V4],
             provider: Some("amphora".into()),
             from: SourceNetwork::Subnet(scene.subnet.as_str().into()),
-            ..Openings::default()
+            ..NodeAccess::default()
         };
         (owner(*number), Arc::new(openings))
     });
@@ -290,10 +290,13 @@ fn opened(scene: &Scene, services: &[(u16, &[u16])], nodes: &[u8]) -> (Unit, Des
         addresses: vec![[10, 0, 0, *number].into()],
         provider_id: Some(format!("openstack:///{}", server(*number)).into()),
     };
-    let group =
-        Group { openings: openings.collect(), nodes: nodes.iter().map(node).collect(), ..Group::default() };
+    let group = NodeSecurityGroup {
+        openings: openings.collect(),
+        nodes: nodes.iter().map(node).collect(),
+        ..NodeSecurityGroup::default()
+    };
     let unit = Unit::SecurityGroup { cloud: "openstack".into(), class: "seaway.dev/octavia".into() };
-    (unit, Desired::Group(Arc::new(group)))
+    (unit, Desired::SecurityGroup(Arc::new(group)))
 }
 
 /// As a controller audits: all lists, and then a look at what rests, the group of Nodes as well.
@@ -320,8 +323,7 @@ fn wish(scene: &Scene, number: u16, ports: &[u16], nodes: &[u8]) -> LoadBalancer
         let it = Arc::make_mut(listener);
         it.owner = owner.clone();
         let pool = format!("{}/TCP", it.port);
-        it.rules =
-            vec![Rule::everything_to(owner.clone(), seaway_model::PoolId(pool.as_str().into())).into()];
+        it.rules = vec![Rule::forward_all(owner.clone(), seaway_model::PoolId(pool.as_str().into())).into()];
     }
     for pool in wish.pools.values_mut() {
         let it = Arc::make_mut(pool);
@@ -329,7 +331,7 @@ fn wish(scene: &Scene, number: u16, ports: &[u16], nodes: &[u8]) -> LoadBalancer
     }
     // Floating IPs are counted where there is one Service: nobody has a thousand of them.
     if number > 0 {
-        wish.options.outside.iter_mut().for_each(|it| it.internal = true);
+        wish.options.cloud.iter_mut().for_each(|it| it.internal = true);
     }
     wish
 }
@@ -461,7 +463,7 @@ async fn an_audit_asks_for_one_list_of_each_kind_however_many_services_there_are
 async fn a_node_that_comes_or_goes_costs_two_writes_for_each_service_and_two_calls_for_all() {
     for services in [2, 7] {
         let scene = Scene::set().await;
-        scene.fake.pace(Pace::Time(Duration::from_secs(1)));
+        scene.fake.pace(ChangeDuration::Time(Duration::from_secs(1)));
         plug(&scene, &[FIRST, FIRST + 1, FIRST + 2]).await;
         let all: Vec<(u16, &[u16])> = (1..=services).map(|it| (it, &[80, 443][..])).collect();
         let wishes = |nodes: &[u8]| {

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use seaway_engine::{Context, Driver};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
-    load_balancer::{Named, Outside},
+    load_balancer::{CloudOptions, NamedLoadBalancer},
 };
 use seaway_openstack::{
     neutron::{FixedIp, Network, NewPort, NewSubnet, Port, Subnet},
@@ -16,9 +16,9 @@ use seaway_openstack::{
 use crate::scene::*;
 
 /// Made again for it, if need be.
-fn wish(scene: &Scene, set: impl FnOnce(&mut Outside)) -> Wish {
+fn wish(scene: &Scene, set: impl FnOnce(&mut CloudOptions)) -> Wish {
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     set(outside);
     outside.remake = true;
     wish
@@ -51,7 +51,10 @@ async fn what_cannot_be_made_is_told_and_nothing_is_deleted_until_it_can() {
     let before = only(&scene).await.id;
     let nowhere = "11111111-2222-4333-8444-555555555555";
     for (what, set) in [
-        ("flavor", (|it: &mut Outside, id: &str| it.flavor = Some(id.into())) as fn(&mut Outside, &str)),
+        (
+            "flavor",
+            (|it: &mut CloudOptions, id: &str| it.flavor = Some(id.into())) as fn(&mut CloudOptions, &str),
+        ),
         ("port", |it, id| it.port = Some(id.into())),
         ("subnet", |it, id| it.subnet = Some(id.into())),
         ("provider", |it, _| it.provider = Some("nobody".into())),
@@ -93,9 +96,12 @@ async fn one_that_others_are_on_stays() {
     let scene = Scene::set().await;
     scene.reach(&scene.wish(&[80, 443], &[1, 2])).await;
     let mut guest = scene.wish_of("uid-2", &[25], &[1]);
-    let outside = guest.options.outside.as_mut().unwrap();
-    outside.named =
-        Some(Named { id: only(&scene).await.id.as_str().into(), field: "x".into(), by_name: false });
+    let outside = guest.options.cloud.as_mut().unwrap();
+    outside.named = Some(NamedLoadBalancer {
+        id: only(&scene).await.id.as_str().into(),
+        field: "x".into(),
+        by_name: false,
+    });
     outside.most_shared = 2;
     scene.reach_of("uid-2", &guest).await;
     let flavor = scene.fake.add_flavor("large", "amphora");

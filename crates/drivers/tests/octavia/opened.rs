@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_drivers::octavia::groups::Groups;
 use seaway_model::{
-    Desired, Group, Kind, L4, LoadBalancer as Wish, ObjectRef, Owner, Unit,
-    group::{Openings, SourceNetwork},
-    load_balancer::{Family, Named},
+    Desired, Kind, L4, LoadBalancer as Wish, NodeSecurityGroup, ObjectRef, Owner, Unit,
+    group::{NodeAccess, SourceNetwork},
+    load_balancer::{Family, NamedLoadBalancer},
 };
 use seaway_openstack::{
     neutron::{Direction, NewSubnet, Router, SecurityGroup, Subnet},
@@ -31,10 +31,11 @@ fn of_guest(mut wish: Wish, named: Option<&LoadBalancer>) -> Wish {
         listener.rules.iter_mut().for_each(|it| Arc::make_mut(it).owner = guest());
     }
     wish.pools.values_mut().for_each(|it| Arc::make_mut(it).owner = guest());
-    let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = named.map(|it| Named { id: it.id.as_str().into(), field: FIELD.into(), by_name: false });
+    let outside = wish.options.cloud.as_mut().unwrap();
+    outside.named =
+        named.map(|it| NamedLoadBalancer { id: it.id.as_str().into(), field: FIELD.into(), by_name: false });
     outside.most_shared = 2;
-    outside.join = seaway_model::config::JoinLoadBalancers::Any;
+    outside.join = seaway_model::config::SharedLoadBalancerScope::Any;
     wish
 }
 
@@ -43,22 +44,22 @@ fn class() -> Unit {
 }
 
 /// As the plan has it for a Service that says that subnet, and whose members name none of their own.
-fn opened(owner: Owner, port: u16, subnet: &Id<Subnet>) -> (Owner, Arc<Openings>) {
-    let openings = Openings {
+fn opened(owner: Owner, port: u16, subnet: &Id<Subnet>) -> (Owner, Arc<NodeAccess>) {
+    let openings = NodeAccess {
         ports: vec![(L4::Tcp, port)],
         families: vec![Family::V4],
         provider: Some("amphora".into()),
         from: SourceNetwork::Subnet(subnet.as_str().into()),
         at_vip: true,
-        ..Openings::default()
+        ..NodeAccess::default()
     };
     (owner, Arc::new(openings))
 }
 
-async fn reach(scene: &Scene, of: &[(Owner, Arc<Openings>)]) -> Vec<String> {
-    let group = Group { openings: of.iter().cloned().collect(), ..Group::default() };
+async fn reach(scene: &Scene, of: &[(Owner, Arc<NodeAccess>)]) -> Vec<String> {
+    let group = NodeSecurityGroup { openings: of.iter().cloned().collect(), ..NodeSecurityGroup::default() };
     let groups = Groups::new(scene.driver.clone());
-    comes_to_rest(&groups, &class(), &Desired::Group(Arc::new(group)), |time| scene.pass(time)).await
+    comes_to_rest(&groups, &class(), &Desired::SecurityGroup(Arc::new(group)), |time| scene.pass(time)).await
 }
 
 /// `30080 10.0.0.0/24`
@@ -107,7 +108,7 @@ async fn one_that_is_elsewhere_than_it_would_be_made_now_is_not_shut_out() {
         );
         assert_eq!(rules(&scene).await, set(&["30080 10.0.0.0/24", "30080 10.0.7.0/24"]));
         // Whose members say a subnet of their own come from there, and from nowhere else.
-        let mut named = Openings::clone(&moved.1);
+        let mut named = NodeAccess::clone(&moved.1);
         named.at_vip = false;
         reach(&scene, &[(owner(), Arc::new(named))]).await;
         assert_eq!(rules(&scene).await, set(&["30080 10.0.7.0/24"]));

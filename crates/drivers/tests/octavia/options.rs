@@ -83,7 +83,7 @@ pub(crate) fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
         panic!("it is planned")
     };
     told.extend(world.problems().iter().map(|it| it.message.clone()));
-    let provider = wish.options.outside.as_ref().and_then(|it| it.provider.clone()).expect("one is usual");
+    let provider = wish.options.cloud.as_ref().and_then(|it| it.provider.clone()).expect("one is usual");
     let can = Abilities::of(&provider, None);
     told.extend(refused(&wish, &can).into_iter().map(|(_, it)| it.message));
     told.extend(unheeded(&wish, &can).into_iter().map(|(_, it)| it.message));

@@ -87,7 +87,7 @@ async fn of_ipv6_first_the_second_has_the_floating_ip() {
     let scene = Scene::of_both(OLD).await;
     let mut wish = scene.wish_of_both(&[80], &[1]);
     let six = scene.subnet_of_ipv6().await;
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     outside.families.reverse();
     outside.subnet = Some(six.as_str().into());
     scene.reach(&wish).await;
@@ -107,7 +107,7 @@ async fn who_asks_for_one_family_and_for_two_again_has_the_second_taken_and_made
     reach(&scene, &both).await;
     let id = scene.balancers().await.into_iter().find(|it| it.name == FIRST).unwrap().id;
     let mut one = scene.wish(&[80], &[1]);
-    one.options.outside.as_mut().unwrap().families = vec![Family::V4];
+    one.options.cloud.as_mut().unwrap().families = vec![Family::V4];
     assert_eq!(scene.reach(&one).await, [""; 0], "its first stays as it is");
     let steps = scene.reach_unit(&second_unit(), &Desired::Absent).await;
     assert_eq!(steps.len(), 1, "{steps:?}");
@@ -143,7 +143,7 @@ async fn since_2_26_one_has_both_and_the_second_costs_nothing() {
 async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
     let mut scene = Scene::of_both(NEW).await;
     let mut one = scene.wish(&[80], &[1]);
-    one.options.outside.as_mut().unwrap().families = vec![Family::V4];
+    one.options.cloud.as_mut().unwrap().families = vec![Family::V4];
     scene.reach(&one).await;
     let both = scene.wish_of_both(&[80], &[1]);
     let [first, second] = reach(&scene, &both).await;
@@ -156,8 +156,8 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
     for id in [id.as_str(), "00000000-0000-4000-8000-00000000dead"] {
         let mut named = both.clone();
         let field = "seaway.dev/load-balancer-id".into();
-        named.options.outside.as_mut().unwrap().named =
-            Some(seaway_model::load_balancer::Named { id: id.into(), field, by_name: false });
+        named.options.cloud.as_mut().unwrap().named =
+            Some(seaway_model::load_balancer::NamedLoadBalancer { id: id.into(), field, by_name: false });
         assert_eq!(reach(&scene, &named).await, [[""; 0]; 2], "{id}");
         assert_eq!(names(&scene).await.len(), 2);
         let told = scene.concluded_of(&unit(), &named).await.problems;
@@ -177,7 +177,7 @@ async fn what_another_controller_made_stays_the_only_one_until_an_annotation_ask
         let status = floating.floating_ip_address.filter(|_| by_status);
         let annotation = (!by_status).then_some(made.id.as_str());
         let mut wish = pointing(scene.wish_of_both(&[80], &[1]), annotation, status);
-        wish.options.outside.as_mut().unwrap().both = required;
+        wish.options.cloud.as_mut().unwrap().both = required;
         let waits = scene.driver.observe(&Context::default(), &second_unit(), &wanted(&wish)).await;
         assert!(matches!(waits, Err(Failure::Wait { .. })), "whose its first is, is not known yet");
         for _ in 0..2 {
@@ -191,7 +191,7 @@ async fn what_another_controller_made_stays_the_only_one_until_an_annotation_ask
             scene.restarted();
         }
         let mut asked = wish.clone();
-        asked.options.outside.as_mut().unwrap().explicit.second_family = true;
+        asked.options.cloud.as_mut().unwrap().explicit.second_family = true;
         let [first, second] = reach(&scene, &asked).await;
         assert_eq!((first, second), (vec![], vec![format!("create load balancer {SECOND}")]));
         assert_eq!(addresses(&scene, &asked).await.len(), 2);
@@ -212,7 +212,7 @@ async fn a_family_that_the_configuration_takes_away_is_of_no_new_one_and_stays_w
     for provider in ["amphora", "ovn"] {
         let scene = Scene::of_both_with(provider, NEW).await;
         let mut withheld = scene.wish_of_both(&[80], &[1, 2]);
-        let outside = withheld.options.outside.as_mut().unwrap();
+        let outside = withheld.options.cloud.as_mut().unwrap();
         outside.provider = Some(provider.into());
         (outside.families, outside.both, outside.withheld) = (vec![Family::V4], false, Some(Family::V6));
         let four: BTreeSet<IpAddr> = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap()).into();
@@ -228,12 +228,12 @@ async fn a_family_that_the_configuration_takes_away_is_of_no_new_one_and_stays_w
 
         let mut scene = Scene::of_both_with(provider, NEW).await;
         let mut both = scene.wish_of_both(&[80], &[1, 2]);
-        both.options.outside.as_mut().unwrap().provider = Some(provider.into());
+        both.options.cloud.as_mut().unwrap().provider = Some(provider.into());
         scene.reach(&both).await;
         let (before, at) = (members(&scene, FIRST).await, addresses(&scene, &both).await);
         assert_eq!((before.len(), at.len()), (if provider == "ovn" { 4 } else { 2 }, 2));
         let mut withheld = withheld.clone();
-        withheld.options.outside.as_mut().unwrap().subnet = Some(scene.subnet.as_str().into());
+        withheld.options.cloud.as_mut().unwrap().subnet = Some(scene.subnet.as_str().into());
         for _ in 0..2 {
             assert_eq!(scene.reach(&withheld).await, [""; 0], "{provider}: no setting takes its members");
             assert_eq!(addresses(&scene, &withheld).await, at, "{provider}: nor its address");
@@ -252,7 +252,7 @@ async fn without_a_subnet_of_the_family_who_needs_it_is_told_and_who_prefers_it_
     assert!(told[0].1.message.contains("no subnet of IPv6"), "{told:?}");
     let failed = scene.driver.observe(&Context::default(), &second_unit(), &wanted(&wish)).await;
     assert!(matches!(failed, Err(Failure::Wait { .. })), "once is enough");
-    wish.options.outside.as_mut().unwrap().both = false;
+    wish.options.cloud.as_mut().unwrap().both = false;
     let [first, second] = reach(&scene, &wish).await;
     assert_eq!((first.len(), second.len()), (2, 0), "{first:?} {second:?}");
     assert_eq!(members(&scene, FIRST).await, ["10.0.0.1".parse().unwrap()].into());
@@ -306,11 +306,11 @@ async fn a_service_on_the_load_balancer_of_another_gets_no_second_one() {
     for minor in [OLD, NEW] {
         let mut scene = Scene::of_both(minor).await;
         let mut first = scene.wish_of("uid-2", &[443], &[1]);
-        first.options.outside.as_mut().unwrap().families = vec![Family::V4];
+        first.options.cloud.as_mut().unwrap().families = vec![Family::V4];
         scene.reach_of("uid-2", &first).await;
         let made = scene.balancers().await.remove(0);
         let mut wish = pointing(scene.wish_of_both(&[80], &[1]), Some(made.id.as_str()), None);
-        let outside = wish.options.outside.as_mut().unwrap();
+        let outside = wish.options.cloud.as_mut().unwrap();
         (outside.most_shared, outside.both) = (2, false);
         for _ in 0..2 {
             scene.reach(&wish).await;

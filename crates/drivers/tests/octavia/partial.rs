@@ -5,8 +5,8 @@ use std::sync::Arc;
 use seaway_drivers::octavia::groups::Groups;
 use seaway_engine::{Context, Driver, Failure, dry_run};
 use seaway_model::{
-    Desired, Group, L4, LoadBalancer, Reason, Unit,
-    group::{Openings, SourceNetwork},
+    Desired, L4, LoadBalancer, NodeSecurityGroup, Reason, Unit,
+    group::{NodeAccess, SourceNetwork},
     load_balancer::{Family, Protocol},
 };
 use seaway_testkit::conformance::comes_to_rest;
@@ -26,7 +26,7 @@ fn http(mut wish: LoadBalancer) -> LoadBalancer {
 }
 
 fn by(mut wish: LoadBalancer, provider: &str) -> LoadBalancer {
-    wish.options.outside.as_mut().unwrap().provider = Some(provider.into());
+    wish.options.cloud.as_mut().unwrap().provider = Some(provider.into());
     wish
 }
 
@@ -108,7 +108,7 @@ async fn a_living_load_balancer_follows_the_provider_that_it_has() {
 async fn without_any_node_members_stay_as_they_are() {
     let mut scene = Scene::set().await;
     let by_nodes = |mut wish: LoadBalancer| {
-        wish.options.outside.as_mut().unwrap().by_nodes = true;
+        wish.options.cloud.as_mut().unwrap().by_nodes = true;
         wish
     };
     scene.reach(&by_nodes(scene.wish(&[80, 443], &[1, 2]))).await;
@@ -131,15 +131,15 @@ async fn let_in(there: &'static str, asked: &str, restarts: bool) -> (Vec<String
     scene.reach(&scene.wish(&[80], &[1])).await;
     let unit = Unit::SecurityGroup { cloud: "openstack".into(), class: "seaway.dev/octavia".into() };
     let desired = |provider: &str| {
-        let openings = Openings {
+        let openings = NodeAccess {
             ports: vec![(L4::Tcp, 30_080)],
             families: vec![Family::V4],
             provider: Some(provider.into()),
             from: SourceNetwork::Subnet(scene.subnet.as_str().into()),
-            ..Openings::default()
+            ..NodeAccess::default()
         };
         let openings = [(owner(), Arc::new(openings))].into();
-        Desired::Group(Arc::new(Group { openings, ..Group::default() }))
+        Desired::SecurityGroup(Arc::new(NodeSecurityGroup { openings, ..NodeSecurityGroup::default() }))
     };
     let (first, then) = (desired(there), desired(asked));
     let groups = Groups::new(scene.driver.clone());

@@ -8,7 +8,7 @@ use std::{
 use seaway_drivers::octavia::Note;
 use seaway_engine::{Context, Driver};
 use seaway_model::{Desired, LoadBalancer as Wish};
-use seaway_testkit::cloud::Pace;
+use seaway_testkit::cloud::ChangeDuration;
 
 use crate::scene::*;
 
@@ -20,15 +20,15 @@ async fn stuck(change: impl Fn(&mut Wish)) -> (Scene, Wish, Heard) {
     let heard = Heard::default();
     scene.hear(&heard);
     let mut wish = scene.wish(&[80], &[1]);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     outside.pending.rebuild = true;
     outside.pending.limit = Some(Duration::from_secs(300));
     change(&mut wish);
-    scene.fake.pace(Pace::Never);
+    scene.fake.pace(ChangeDuration::Never);
     look(&scene, &wish).await;
     // From now on it is known that it is pending.
     look(&scene, &wish).await;
-    scene.fake.pace(Pace::Looks(1));
+    scene.fake.pace(ChangeDuration::Looks(1));
     (scene, wish, heard)
 }
 
@@ -89,7 +89,7 @@ async fn after_a_restart_the_one_that_is_ready_serves_and_no_third_is_made() {
     scene.pass(Duration::from_secs(310));
     look(&scene, &wish).await;
     // The second is begun, and does not end either.
-    scene.fake.pace(Pace::Never);
+    scene.fake.pace(ChangeDuration::Never);
     look(&scene, &wish).await;
     assert_eq!(scene.balancers().await.len(), 2);
     for _ in 0..3 {
@@ -106,15 +106,15 @@ async fn after_a_restart_the_one_that_is_ready_serves_and_no_third_is_made() {
 async fn one_that_may_serve_or_that_nobody_chose_to_give_up_stays() {
     type Change = fn(&mut Wish);
     let cases: [(&str, Change); 3] = [
-        ("not wished", |wish| wish.options.outside.as_mut().unwrap().pending.rebuild = false),
+        ("not wished", |wish| wish.options.cloud.as_mut().unwrap().pending.rebuild = false),
         ("its address is published", |wish| {
-            wish.options.outside.as_mut().unwrap().published = vec!["172.24.4.9".parse().unwrap()];
+            wish.options.cloud.as_mut().unwrap().published = vec!["172.24.4.9".parse().unwrap()];
         }),
         ("it is paused later", |_| {}),
     ];
     for (what, change) in cases {
         let (scene, mut wish, _) = stuck(change).await;
-        wish.options.outside.as_mut().unwrap().paused = what.starts_with("it is paused");
+        wish.options.cloud.as_mut().unwrap().paused = what.starts_with("it is paused");
         for _ in 0..3 {
             scene.pass(Duration::from_secs(310));
             look(&scene, &wish).await;
@@ -124,11 +124,11 @@ async fn one_that_may_serve_or_that_nobody_chose_to_give_up_stays() {
     // One that was ready, and is PENDING_UPDATE for ever.
     let scene = Scene::set().await;
     let mut wish = scene.wish(&[80], &[1]);
-    wish.options.outside.as_mut().unwrap().pending.rebuild = true;
+    wish.options.cloud.as_mut().unwrap().pending.rebuild = true;
     scene.reach(&wish).await;
-    scene.fake.pace(Pace::Never);
+    scene.fake.pace(ChangeDuration::Never);
     let mut more = scene.wish(&[80, 443], &[1]);
-    more.options.outside.as_mut().unwrap().pending.rebuild = true;
+    more.options.cloud.as_mut().unwrap().pending.rebuild = true;
     for _ in 0..3 {
         look(&scene, &more).await;
         scene.pass(Duration::from_secs(910));

@@ -6,7 +6,7 @@ use std::{
 };
 
 use seaway_engine::{Context, Driver, Failure};
-use seaway_model::{Desired, LoadBalancer as Wish, Reason, load_balancer::Named};
+use seaway_model::{Desired, LoadBalancer as Wish, Reason, load_balancer::NamedLoadBalancer};
 use seaway_openstack::octavia::{Listener, LoadBalancer};
 
 use crate::{occm::Theirs, scene::*};
@@ -19,14 +19,17 @@ fn theirs() -> Theirs {
 /// Of a Service that points at it.
 fn pointing(scene: &Scene, made: &LoadBalancer) -> Wish {
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
-    wish.options.outside.as_mut().unwrap().named =
-        Some(Named { id: made.id.as_str().into(), field: "the annotation".into(), by_name: false });
+    wish.options.cloud.as_mut().unwrap().named = Some(NamedLoadBalancer {
+        id: made.id.as_str().into(),
+        field: "the annotation".into(),
+        by_name: false,
+    });
     wish
 }
 
 fn previewed(wish: &Wish) -> Desired {
     let mut wish = wish.clone();
-    wish.options.outside.as_mut().unwrap().preview = true;
+    wish.options.cloud.as_mut().unwrap().preview = true;
     Desired::LoadBalancer(Arc::new(wish))
 }
 

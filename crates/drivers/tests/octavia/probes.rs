@@ -5,20 +5,20 @@ use std::sync::Arc;
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish,
-    load_balancer::{CheckKind, CloudHealthMonitor, HealthCheck, ProbeKind},
+    load_balancer::{CheckKind, CloudHealthMonitor, CloudHealthMonitorType, HealthCheck},
 };
 use seaway_openstack::{octavia::HealthMonitor, resource::Query};
 
 use crate::scene::*;
 
-fn wish(scene: &Scene, kind: Option<ProbeKind>, is_own: bool) -> Wish {
+fn wish(scene: &Scene, kind: Option<CloudHealthMonitorType>, is_own: bool) -> Wish {
     let mut wish = scene.wish(&[80], &[1, 2]);
     for pool in wish.pools.values_mut() {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
     }
     let path = Some("/healthz".into());
     let probe = CloudHealthMonitor { kind, path, is_own, ..CloudHealthMonitor::default() };
-    wish.options.outside.as_mut().unwrap().probe = probe;
+    wish.options.cloud.as_mut().unwrap().probe = probe;
     wish
 }
 
@@ -32,11 +32,11 @@ async fn monitor(scene: &Scene) -> HealthMonitor {
 async fn members_of_tcp_are_probed_by_the_kind_that_is_chosen_and_it_may_change() {
     let scene = Scene::set().await;
     for (kind, http) in [
-        (ProbeKind::Http, Some(("/healthz", "200"))),
-        (ProbeKind::Https, Some(("/healthz", "200"))),
-        (ProbeKind::TlsHello, None),
-        (ProbeKind::Ping, None),
-        (ProbeKind::Tcp, None),
+        (CloudHealthMonitorType::Http, Some(("/healthz", "200"))),
+        (CloudHealthMonitorType::Https, Some(("/healthz", "200"))),
+        (CloudHealthMonitorType::TlsHello, None),
+        (CloudHealthMonitorType::Ping, None),
+        (CloudHealthMonitorType::Tcp, None),
     ] {
         scene.reach(&wish(&scene, Some(kind), true)).await;
         let now = monitor(&scene).await;
@@ -44,10 +44,10 @@ async fn members_of_tcp_are_probed_by_the_kind_that_is_chosen_and_it_may_change(
         assert_eq!((now.r#type.as_str(), asked), (kind.as_str(), http));
         assert_eq!(scene.reach(&wish(&scene, Some(kind), true)).await, [""; 0], "{kind:?}: it is as wished");
     }
-    let mut other = wish(&scene, Some(ProbeKind::Http), true);
-    let outside = other.options.outside.as_mut().unwrap();
+    let mut other = wish(&scene, Some(CloudHealthMonitorType::Http), true);
+    let outside = other.options.cloud.as_mut().unwrap();
     (outside.probe.path, outside.probe.codes) = (Some("/ready".into()), Some("200-204".into()));
-    scene.reach(&wish(&scene, Some(ProbeKind::Http), true)).await;
+    scene.reach(&wish(&scene, Some(CloudHealthMonitorType::Http), true)).await;
     assert_eq!(scene.reach(&other).await, ["change the health monitor of 80/TCP"]);
     assert_eq!(monitor(&scene).await.expected_codes.as_deref(), Some("200-204"));
 }
@@ -56,7 +56,7 @@ async fn members_of_tcp_are_probed_by_the_kind_that_is_chosen_and_it_may_change(
 async fn a_kind_that_does_not_suit_a_transport_leaves_its_usual_probe_and_is_told_if_the_service_says_it() {
     for is_own in [true, false] {
         let scene = Scene::set().await;
-        let mut wish = wish(&scene, Some(ProbeKind::Https), is_own);
+        let mut wish = wish(&scene, Some(CloudHealthMonitorType::Https), is_own);
         transport(&mut wish, L4::Udp);
         let told = scene.reach_telling(&wish).await;
         assert_eq!(monitor(&scene).await.r#type.as_str(), "UDP-CONNECT");
@@ -70,7 +70,7 @@ async fn a_provider_that_only_connects_refuses_what_a_service_asks_and_connects_
         let scene = Scene::with("ovn").await;
         let connects = wish(&scene, None, false);
         scene.reach(&connects).await;
-        let asked = wish(&scene, Some(ProbeKind::Http), is_own);
+        let asked = wish(&scene, Some(CloudHealthMonitorType::Http), is_own);
         let told = scene.reach_telling(&asked).await;
         assert_eq!(monitor(&scene).await.r#type.as_str(), "TCP", "it serves as it did");
         assert!(told.iter().any(|it| it.message.contains("health check by HTTP")), "{told:?}");
@@ -80,7 +80,7 @@ async fn a_provider_that_only_connects_refuses_what_a_service_asks_and_connects_
 #[tokio::test]
 async fn nodes_are_asked_for_their_pods_whatever_kind_is_chosen() {
     let scene = Scene::set().await;
-    let mut wish = wish(&scene, Some(ProbeKind::Ping), true);
+    let mut wish = wish(&scene, Some(CloudHealthMonitorType::Ping), true);
     wish.options.local_only = true;
     wish.options.health_check_node_port = Some(32_000);
     for pool in wish.pools.values_mut() {
@@ -100,8 +100,9 @@ async fn single_ports_are_probed_by_kinds_of_their_own() {
     for pool in wish.pools.values_mut() {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
     }
-    let kinds = [(tcp(80), ProbeKind::Http), (tcp(443), ProbeKind::TlsHello)].into();
-    wish.options.outside.as_mut().unwrap().probe =
+    let kinds =
+        [(tcp(80), CloudHealthMonitorType::Http), (tcp(443), CloudHealthMonitorType::TlsHello)].into();
+    wish.options.cloud.as_mut().unwrap().probe =
         CloudHealthMonitor { kinds, ..CloudHealthMonitor::default() };
     scene.reach(&wish).await;
     let all = scene.cloud.all::<HealthMonitor>().list::<HealthMonitor>(Query::all()).await.unwrap();

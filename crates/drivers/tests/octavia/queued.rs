@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Duration};
 use seaway_engine::{Context, Driver};
 use seaway_model::{
     Desired, L4, LoadBalancer,
-    load_balancer::{Affinity, HealthCheck, Named},
+    load_balancer::{Affinity, HealthCheck, NamedLoadBalancer},
 };
 use seaway_openstack::Clock;
 use seaway_testkit::{
-    cloud::{Fault, Pace},
+    cloud::{ChangeDuration, Fault},
     conformance::comes_to_rest,
 };
 
@@ -65,7 +65,7 @@ fn of_two(scene: &Scene) -> LoadBalancer {
 async fn a_write_waits_for_the_last_one_only_where_that_left_something_to_do() {
     for (what, from, to, most) in CHANGES {
         let scene = Scene::with("ovn").await;
-        scene.fake.pace(Pace::Time(EACH));
+        scene.fake.pace(ChangeDuration::Time(EACH));
         scene.reach(&from(&scene)).await;
         scene.pass(Duration::from_secs(60));
         let began = scene.clock.now();
@@ -75,7 +75,7 @@ async fn a_write_waits_for_the_last_one_only_where_that_left_something_to_do() {
         assert!(took <= most, "{what}: {took} ms");
         // Others are done when they say so.
         let scene = Scene::set().await;
-        scene.fake.pace(Pace::Time(EACH));
+        scene.fake.pace(ChangeDuration::Time(EACH));
         scene.reach(&from(&scene)).await;
         scene.fake.forget_requests();
         scene.reach(&to(&scene)).await;
@@ -95,7 +95,7 @@ async fn what_comes_right_after_a_whole_creation_waits_for_all_of_it() {
     for (each, most) in [(EACH, 5_000), (slow, 90_000)] {
         for (what, made, then) in after {
             let scene = Scene::with("ovn").await;
-            scene.fake.pace(Pace::Time(each));
+            scene.fake.pace(ChangeDuration::Time(each));
             let began = scene.clock.now();
             scene.reach(&made(&scene)).await;
             if let Some(then) = then {
@@ -108,7 +108,7 @@ async fn what_comes_right_after_a_whole_creation_waits_for_all_of_it() {
     }
     // Nor is anything deleted while it is still made.
     let scene = Scene::with("ovn").await;
-    scene.fake.pace(Pace::Time(EACH));
+    scene.fake.pace(ChangeDuration::Time(EACH));
     scene.reach(&of_two(&scene)).await;
     scene.remove().await;
     assert_eq!((scene.fake.overlaps(), scene.balancers().await.len()), (0, 0));
@@ -118,7 +118,7 @@ async fn what_comes_right_after_a_whole_creation_waits_for_all_of_it() {
 #[tokio::test]
 async fn a_load_balancer_that_is_said_to_be_active_amid_a_write_takes_the_next_after_it() {
     let scene = Scene::with("ovn").await;
-    scene.fake.pace(Pace::Time(EACH));
+    scene.fake.pace(ChangeDuration::Time(EACH));
     scene.reach(&of_one(&scene)).await;
     scene.pass(Duration::from_secs(60));
     let id = scene.balancers().await.remove(0).id;
@@ -135,7 +135,7 @@ async fn a_load_balancer_that_is_said_to_be_active_amid_a_write_takes_the_next_a
 async fn what_is_said_to_be_active_amid_its_deletion_is_deleted_again_only_if_it_stays() {
     for (stays, deletions) in [(false, 1), (true, 2)] {
         let scene = Scene::with("ovn").await;
-        scene.fake.pace(Pace::Time(EACH));
+        scene.fake.pace(ChangeDuration::Time(EACH));
         scene.reach(&of_one(&scene)).await;
         scene.pass(Duration::from_secs(60));
         let id = scene.balancers().await.remove(0).id;
@@ -161,12 +161,13 @@ async fn what_is_said_to_be_active_amid_its_deletion_is_deleted_again_only_if_it
 #[tokio::test]
 async fn a_guest_waits_for_what_its_host_left_to_do() {
     let scene = Scene::with("ovn").await;
-    scene.fake.pace(Pace::Time(EACH));
+    scene.fake.pace(ChangeDuration::Time(EACH));
     scene.reach(&of_two(&scene)).await;
     let id = scene.balancers().await.remove(0).id;
     let mut guest = scene.wish_of("uid-2", &[8080], &[1]);
-    let outside = guest.options.outside.as_mut().unwrap();
-    outside.named = Some(Named { id: id.as_str().into(), field: "a field".into(), by_name: false });
+    let outside = guest.options.cloud.as_mut().unwrap();
+    outside.named =
+        Some(NamedLoadBalancer { id: id.as_str().into(), field: "a field".into(), by_name: false });
     outside.most_shared = 2;
     scene.reach_of("uid-2", &guest).await;
     assert_eq!((scene.fake.overlaps(), scene.listeners().await.len()), (0, 3));
@@ -176,7 +177,7 @@ async fn a_guest_waits_for_what_its_host_left_to_do() {
 #[tokio::test]
 async fn a_pool_that_goes_step_by_step_is_deleted_once() {
     let scene = Scene::with("ovn").await;
-    scene.fake.pace(Pace::Time(EACH));
+    scene.fake.pace(ChangeDuration::Time(EACH));
     scene.reach(&of_two(&scene)).await;
     scene.pass(Duration::from_secs(60));
     scene.fake.forget_requests();

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use seaway_drivers::octavia::{Joining, Octavia, groups::Groups};
 use seaway_engine::{Context, Driver};
 use seaway_model::{
-    Desired, Group, L4, Unit,
-    group::{CloudNode, Openings, SourceNetwork},
+    Desired, L4, NodeSecurityGroup, Unit,
+    group::{CloudNode, NodeAccess, SourceNetwork},
     load_balancer::Family,
 };
 use seaway_openstack::{Class, Error};
@@ -21,7 +21,7 @@ const MANY: u16 = 100;
 
 fn many(scene: &Scene) -> Vec<(Unit, Desired)> {
     let mut wish = scene.wish(&[80], &[1]);
-    wish.options.outside.as_mut().unwrap().internal = true;
+    wish.options.cloud.as_mut().unwrap().internal = true;
     (0..MANY).map(|it| of(it, &wish)).collect()
 }
 
@@ -121,12 +121,12 @@ async fn while_a_cloud_is_away_for_ten_minutes_groups_and_audits_ask_no_more_tha
     let driver = Arc::new(driver(&scene.cloud, "amphora"));
     let groups = Groups::new(driver.clone());
     for (number, class) in ["one", "two", "three"].into_iter().enumerate() {
-        let openings = Openings {
+        let openings = NodeAccess {
             ports: [(L4::Tcp, 30_080)].into(),
             families: vec![Family::V4],
             provider: Some("amphora".into()),
             from: SourceNetwork::Subnet(scene.subnet.as_str().into()),
-            ..Openings::default()
+            ..NodeAccess::default()
         };
         let node = CloudNode {
             name: "one".into(),
@@ -137,7 +137,11 @@ async fn while_a_cloud_is_away_for_ten_minutes_groups_and_audits_ask_no_more_tha
         let unit = Unit::SecurityGroup { cloud: "openstack".into(), class: class.into() };
         wishes.push((
             unit,
-            Desired::Group(Arc::new(Group { openings, nodes: vec![node], ..Group::default() })),
+            Desired::SecurityGroup(Arc::new(NodeSecurityGroup {
+                openings,
+                nodes: vec![node],
+                ..NodeSecurityGroup::default()
+            })),
         ));
     }
     driver.observe(&Context::default(), &wishes[0].0, &wishes[0].1).await.unwrap();

@@ -24,7 +24,7 @@ async fn of_a_service_that_is_paused_nothing_is_written_until_it_is_no_more() {
     scene.fake.forget_requests();
     let changed = scene.wish(&[80, 443], &[1, 2]);
     wish = changed.clone();
-    wish.options.outside.as_mut().unwrap().paused = true;
+    wish.options.cloud.as_mut().unwrap().paused = true;
     let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     let told = scene.conclude(&wish, &observed);
@@ -50,7 +50,7 @@ async fn of_a_service_that_is_paused_nothing_is_written_until_it_is_no_more() {
 async fn one_that_is_paused_from_the_first_is_not_made() {
     let scene = Scene::set().await;
     let mut wish = scene.wish(&[80], &[1]);
-    wish.options.outside.as_mut().unwrap().paused = true;
+    wish.options.cloud.as_mut().unwrap().paused = true;
     let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     assert_eq!(scene.conclude(&wish, &observed).problems[0].1.reason, Reason::Paused);
@@ -62,7 +62,7 @@ async fn where_all_are_switched_off_what_is_there_stays_and_what_is_deleted_goes
     scene.reach(&scene.wish(&[80], &[1])).await;
     scene.fake.forget_requests();
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
-    wish.options.outside.as_mut().unwrap().off = true;
+    wish.options.cloud.as_mut().unwrap().off = true;
     let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     let told = scene.conclude(&wish, &observed);

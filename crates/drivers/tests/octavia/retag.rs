@@ -56,7 +56,7 @@ async fn the_rebuilt_cluster_serves_what_the_old_one_had_without_another_write()
     for keep in [false, true] {
         let scene = Scene::set().await;
         let mut wish = scene.wish(&[80, 443], &[1]);
-        wish.options.outside.as_mut().unwrap().floating.keep = keep;
+        wish.options.cloud.as_mut().unwrap().floating.keep = keep;
         scene.reach(&wish).await;
         let (before, address) =
             (scene.balancers().await.remove(0), scene.floating().await.remove(0).floating_ip_address);
@@ -70,7 +70,7 @@ async fn the_rebuilt_cluster_serves_what_the_old_one_had_without_another_write()
         assert!(listed(&scene, &services()).await.is_empty(), "nothing is the old one's any more");
 
         let mut wish = scene.wish_of("uid-1-rebuilt", &[80, 443], &[1]);
-        wish.options.outside.as_mut().unwrap().floating.keep = keep;
+        wish.options.cloud.as_mut().unwrap().floating.keep = keep;
         assert_eq!(reach_by_rebuilt(&scene, &wish).await, [""; 0], "{keep}");
         let after = scene.balancers().await;
         assert_eq!((after.len(), &after[0].id), (1, &before.id));

@@ -11,7 +11,7 @@ use seaway_engine::{Driver, Failure, Gate, Report, work_once};
 use seaway_model::{
     Desired, Kind, L4, LbKey, Listener, ListenerId, LoadBalancer, ObjectRef, Owner, Pool, PoolId, Problem,
     Unit,
-    load_balancer::{Family, Outside, Rule},
+    load_balancer::{CloudOptions, Family, Rule},
     unit::Place,
 };
 use seaway_openstack::{
@@ -125,7 +125,7 @@ impl Scene {
     /// That needs addresses of both families, and has members of both.
     pub(crate) fn wish_of_both(&self, ports: &[u16], members: &[u8]) -> LoadBalancer {
         let mut wish = self.wish(ports, members);
-        let outside = wish.options.outside.as_mut().unwrap();
+        let outside = wish.options.cloud.as_mut().unwrap();
         (outside.families, outside.both) = (vec![Family::V4, Family::V6], true);
         for pool in wish.pools.values_mut() {
             let pool = Arc::make_mut(pool);
@@ -171,13 +171,13 @@ impl Scene {
     /// What this Service wants: ports in its own order, members by the last byte of their address.
     pub(crate) fn wish_of(&self, uid: &str, ports: &[u16], members: &[u8]) -> LoadBalancer {
         let owner = || owner_of(uid);
-        let outside = Outside {
+        let outside = CloudOptions {
             ports: ports.iter().map(|it| tcp(*it)).collect(),
             subnet: Some(self.subnet.as_str().into()),
-            ..Outside::default()
+            ..CloudOptions::default()
         };
         let mut wish = LoadBalancer::default();
-        wish.options.outside = Some(outside);
+        wish.options.cloud = Some(outside);
         for port in ports {
             let at: Vec<SocketAddr> =
                 members.iter().map(|it| SocketAddr::from(([10, 0, 0, *it], 30_000 + port))).collect();
@@ -185,7 +185,7 @@ impl Scene {
                 Pool { id: PoolId(format!("{port}/TCP").into()), owner: owner(), ..balancing::pool(&at) };
             let listener = Listener {
                 owner: owner(),
-                rules: vec![Rule::everything_to(owner(), pool.id.clone()).into()],
+                rules: vec![Rule::forward_all(owner(), pool.id.clone()).into()],
                 ..balancing::listener(*port)
             };
             wish.listeners.insert(listener.id(), Arc::new(listener));
@@ -359,6 +359,6 @@ pub(crate) fn transport(wish: &mut LoadBalancer, l4: L4) {
         wish.listeners.insert(listener.id(), listener);
     }
     wish.pools.values_mut().for_each(|it| Arc::make_mut(it).l4 = l4);
-    let ports = &mut wish.options.outside.as_mut().unwrap().ports;
+    let ports = &mut wish.options.cloud.as_mut().unwrap().ports;
     ports.iter_mut().for_each(|it| it.l4 = l4);
 }

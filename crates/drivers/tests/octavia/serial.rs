@@ -15,7 +15,7 @@ use seaway_testkit::cloud::Fault;
 use crate::scene::*;
 
 pub(crate) fn serial(mut wish: LoadBalancer) -> LoadBalancer {
-    wish.options.outside.as_mut().unwrap().serial = true;
+    wish.options.cloud.as_mut().unwrap().serial = true;
     for pool in wish.pools.values_mut() {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
     }
@@ -74,7 +74,7 @@ async fn prometheus_finds_its_figures_at_a_port_of_their_own() {
     let plain = scene.wish(&[80], &[1]);
     let measured = |port| {
         let mut wish = plain.clone();
-        wish.options.outside.as_mut().unwrap().metrics = Some(port);
+        wish.options.cloud.as_mut().unwrap().metrics = Some(port);
         wish
     };
     let ports = |all: Vec<seaway_openstack::octavia::Listener>| -> Vec<u16> {
@@ -112,7 +112,7 @@ async fn sctp_is_served_and_probed() {
     Arc::make_mut(&mut listener).l4 = L4::Sctp;
     let id = ListenerId { l4: L4::Sctp, port: 3868 };
     wish.listeners.insert(id, listener);
-    wish.options.outside.as_mut().unwrap().ports = vec![id];
+    wish.options.cloud.as_mut().unwrap().ports = vec![id];
     for pool in wish.pools.values_mut() {
         let pool = Arc::make_mut(pool);
         (pool.l4, pool.health) = (L4::Sctp, Some(HealthCheck::default()));

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish, Problem, Reason,
-    config::JoinLoadBalancers,
-    load_balancer::{Named, Protocol},
+    config::SharedLoadBalancerScope,
+    load_balancer::{NamedLoadBalancer, Protocol},
 };
 use seaway_openstack::{
     octavia::{
@@ -26,8 +26,9 @@ fn guest(scene: &Scene, uid: &str, ports: &[u16], of: &LoadBalancer) -> Wish {
 }
 
 fn named(mut wish: Wish, of: Option<&LoadBalancer>) -> Wish {
-    let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = of.map(|it| Named { id: it.id.as_str().into(), field: FIELD.into(), by_name: false });
+    let outside = wish.options.cloud.as_mut().unwrap();
+    outside.named =
+        of.map(|it| NamedLoadBalancer { id: it.id.as_str().into(), field: FIELD.into(), by_name: false });
     outside.most_shared = 2;
     wish
 }
@@ -164,7 +165,7 @@ async fn whoever_has_a_port_is_named_within_its_namespace_alone() {
     {
         let of_any = |ports: &[u16]| {
             let mut wish = guest(&scene, uid, ports, &made);
-            wish.options.outside.as_mut().unwrap().join = JoinLoadBalancers::Any;
+            wish.options.cloud.as_mut().unwrap().join = SharedLoadBalancerScope::Any;
             wish
         };
         let is_said = |it: &Problem, told: &str| {
@@ -227,7 +228,7 @@ async fn cross_cluster_sharing_renames_nothing_and_deletes_nothing() {
         let (made, _) = theirs.make(&scene.cloud, &scene.subnet).await;
         let before = listener(&scene, 80).await;
         let mut wish = guest(&scene, "uid-2", &[443], &made);
-        wish.options.outside.as_mut().unwrap().join = JoinLoadBalancers::Any;
+        wish.options.cloud.as_mut().unwrap().join = SharedLoadBalancerScope::Any;
         scene.reach_of("uid-2", &wish).await;
         let now = only(&scene).await;
         assert_eq!((&now.name, &now.description), (&made.name, &made.description));
@@ -254,13 +255,13 @@ async fn who_may_not_share_is_told_why() {
     scene.reach(&scene.wish(&[80], &[1])).await;
     let made = only(&scene).await;
     let mut internal = guest(&scene, "uid-2", &[443], &made);
-    internal.options.outside.as_mut().unwrap().internal = true;
+    internal.options.cloud.as_mut().unwrap().internal = true;
     assert!(refused(&scene, "uid-2", &internal).await.fix.contains("internal"));
     let mut elsewhere = guest(&scene, "uid-2", &[443], &made);
-    elsewhere.options.outside.as_mut().unwrap().requested = Some([192, 0, 2, 7].into());
+    elsewhere.options.cloud.as_mut().unwrap().requested = Some([192, 0, 2, 7].into());
     assert_eq!(refused(&scene, "uid-2", &elsewhere).await.reason, Reason::AddressTaken);
     let mut same = guest(&scene, "uid-2", &[443], &made);
-    same.options.outside.as_mut().unwrap().requested = scene.floating().await[0].floating_ip_address;
+    same.options.cloud.as_mut().unwrap().requested = scene.floating().await[0].floating_ip_address;
     scene.reach_of("uid-2", &same).await;
     let third = guest(&scene, "uid-3", &[8443], &made);
     let problem = refused(&scene, "uid-3", &third).await;
@@ -326,7 +327,7 @@ async fn services_that_shared_before_us_share_on_and_nothing_is_made_or_deleted(
     rest().await;
 
     let had = |mut wish: Wish| {
-        wish.options.outside.as_mut().unwrap().published = floating.floating_ip_address.into_iter().collect();
+        wish.options.cloud.as_mut().unwrap().published = floating.floating_ip_address.into_iter().collect();
         wish
     };
     let first = had(named(scene.wish(&[80], &[1, 2]), Some(&made)));

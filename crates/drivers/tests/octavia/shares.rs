@@ -9,7 +9,7 @@ use crate::scene::*;
 
 fn wish(scene: &Scene, uid: &str, port: u16) -> Wish {
     let mut wish = scene.wish_of(uid, &[port], &[1]);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     (outside.group, outside.most_shared) = (Some("default/web".into()), 3);
     wish
 }
@@ -60,7 +60,7 @@ async fn two_who_come_at_once_do_not_make_one_each() {
 async fn a_port_that_another_has_is_told_and_one_with_its_own_stays_there() {
     let scene = Scene::set().await;
     let mut alone = wish(&scene, "uid-1", 80);
-    alone.options.outside.as_mut().unwrap().group = None;
+    alone.options.cloud.as_mut().unwrap().group = None;
     scene.reach_of("uid-1", &alone).await;
     scene.reach_of("uid-2", &wish(&scene, "uid-2", 80)).await;
     assert_eq!(scene.balancers().await.len(), 2);

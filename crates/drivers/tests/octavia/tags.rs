@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use seaway_model::{
     LoadBalancer as Wish, Name,
-    load_balancer::{CloudTags, Named},
+    load_balancer::{CloudTags, NamedLoadBalancer},
 };
 use seaway_openstack::{
     neutron::{FloatingIp, Network, NewFloatingIp},
@@ -17,7 +17,7 @@ use crate::{occm::Theirs, scene::*};
 /// The same of each kind, with a letter for the kind.
 fn asking(mut wish: Wish, tags: &[&str]) -> Wish {
     let of = |kind: &str| tags.iter().map(|it| Name::from(format!("{kind}-{it}"))).collect::<BTreeSet<_>>();
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     outside.tags = CloudTags { balancer: of("b"), listener: of("l"), pool: of("p"), floating: of("f") };
     wish
 }
@@ -70,7 +70,7 @@ async fn what_is_made_has_the_tags_that_are_asked_for_and_follows_them() {
         let mut scene = Scene::set().await;
         let with = |tags: &[&str]| {
             let mut wish = asking(scene.wish(&[80], &[1]), tags);
-            wish.options.outside.as_mut().unwrap().serial = serial;
+            wish.options.cloud.as_mut().unwrap().serial = serial;
             wish
         };
         let (first, second, none) = (with(&["a", "b"]), with(&["b", "c"]), with(&[]));
@@ -149,15 +149,18 @@ async fn a_live_tree_with_the_tags_that_are_asked_for_is_taken_over_without_a_wr
         by_hand(&scene, tag).await;
     }
     let mut wish = asking(scene.wish(&[80], &[1]), &["a"]);
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     outside.tags.floating.clear();
-    outside.named =
-        Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
+    outside.named = Some(NamedLoadBalancer {
+        id: made.id.as_str().into(),
+        field: "metadata.annotations".into(),
+        by_name: false,
+    });
     let steps = scene.reach(&wish).await;
     assert_eq!(steps.len(), 2, "tags of the load balancer and a description: {steps:?}");
     assert_eq!(steps[0], "change the load balancer");
     // One that is not there yet comes beside those that are.
-    wish.options.outside.as_mut().unwrap().tags.listener.insert("l-b".into());
+    wish.options.cloud.as_mut().unwrap().tags.listener.insert("l-b".into());
     assert_eq!(scene.reach(&wish).await, ["change the listener of 80/TCP"]);
     let own = theirs.own();
     let tags = scene.listeners().await.remove(0).tags;
@@ -175,15 +178,18 @@ async fn a_floating_ip_that_the_user_brought_and_a_load_balancer_of_another_are_
     let outside = scene.cloud.all::<Network>().list::<Network>(query).await.unwrap().remove(0).id;
     let theirs = scene.cloud.all::<FloatingIp>().create(&NewFloatingIp::new(outside)).await.unwrap();
     let mut wish = asking(scene.wish(&[80], &[1]), &["a"]);
-    wish.options.outside.as_mut().unwrap().requested = theirs.floating_ip_address;
+    wish.options.cloud.as_mut().unwrap().requested = theirs.floating_ip_address;
     let told = scene.reach_telling(&wish).await;
     assert_eq!(scene.floating().await.remove(0).tags, BTreeSet::new());
     assert!(told.iter().any(|it| it.message.contains("was not created for this Service")), "{told:?}");
     let made = scene.balancers().await.remove(0);
     let mut guest = asking(scene.wish_of("uid-2", &[443], &[1]), &["guest"]);
-    let outside = guest.options.outside.as_mut().unwrap();
-    outside.named =
-        Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
+    let outside = guest.options.cloud.as_mut().unwrap();
+    outside.named = Some(NamedLoadBalancer {
+        id: made.id.as_str().into(),
+        field: "metadata.annotations".into(),
+        by_name: false,
+    });
     outside.most_shared = 2;
     let told = scene.reach_telling_of("uid-2", &guest).await;
     assert!(told.iter().any(|it| it.message.contains("another Service: the requested tags")), "{told:?}");

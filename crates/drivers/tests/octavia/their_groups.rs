@@ -8,9 +8,9 @@ use seaway_drivers::octavia::{
 };
 use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
-    Desired, Group, L4, LoadBalancer, Owner, Unit,
-    group::{CloudNode, Openings, SourceNetwork},
-    load_balancer::{Family, Named},
+    Desired, L4, LoadBalancer, NodeSecurityGroup, Owner, Unit,
+    group::{CloudNode, NodeAccess, SourceNetwork},
+    load_balancer::{Family, NamedLoadBalancer},
     unit::RemovedOwner,
 };
 use seaway_openstack::{
@@ -26,7 +26,7 @@ const FOUND: Duration = Duration::from_secs(301);
 struct Town {
     scene: Scene,
     wish: LoadBalancer,
-    group: Group,
+    group: NodeSecurityGroup,
 }
 
 fn class() -> Unit {
@@ -42,9 +42,9 @@ impl Town {
         let (balancer, _) = made.make(&scene.cloud, &scene.subnet).await;
         let mut wish = scene.wish(&[80], &[11, 12]);
         let field = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into();
-        wish.options.outside.as_mut().unwrap().named =
-            Some(Named { id: balancer.id.as_str().into(), field, by_name: false });
-        let group = Group::default();
+        wish.options.cloud.as_mut().unwrap().named =
+            Some(NamedLoadBalancer { id: balancer.id.as_str().into(), field, by_name: false });
+        let group = NodeSecurityGroup::default();
         let mut town = Town { scene, wish, group };
         let theirs = town.theirs(&owner()).await;
         for number in [11, 12] {
@@ -56,12 +56,12 @@ impl Town {
     }
 
     fn open(&mut self, owner: Owner) {
-        let openings = Openings {
+        let openings = NodeAccess {
             ports: [(L4::Tcp, 30_080)].into(),
             families: vec![Family::V4],
             provider: Some("amphora".into()),
             from: SourceNetwork::Subnet(self.scene.subnet.as_str().into()),
-            ..Openings::default()
+            ..NodeAccess::default()
         };
         self.group.openings.insert(owner, Arc::new(openings));
     }
@@ -122,7 +122,7 @@ impl Town {
     }
 
     async fn settle(&self) {
-        self.strive(&Desired::Group(Arc::new(self.group.clone()))).await;
+        self.strive(&Desired::SecurityGroup(Arc::new(self.group.clone()))).await;
     }
 
     /// Of ours and theirs.
@@ -160,7 +160,7 @@ async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_a
     town.named(THEIRS, "Security Group for default/nginxservice Service LoadBalancer in cluster another")
         .await;
     let planned = async |town: &Town| {
-        let desired = Desired::Group(Arc::new(town.group.clone()));
+        let desired = Desired::SecurityGroup(Arc::new(town.group.clone()));
         let there = town.groups().observe(&Context::default(), &class(), &desired).await.unwrap();
         let now = town.groups().steps(&desired, &there);
         let owners: BTreeSet<Owner> =

@@ -14,7 +14,7 @@ use seaway_model::{
 use seaway_openstack::{
     barbican::{Container, ContainerType, NewContainer, NewSecret, Payload, Secret, SecretRef},
     octavia::{PoolProtocol, Protocol as Spoken},
-    resource::Rest,
+    resource::UnknownFields,
 };
 
 use crate::scene::*;
@@ -52,7 +52,7 @@ fn certificate(name: &str) -> Arc<Certificate> {
 }
 
 pub(crate) fn referred(mut wish: LoadBalancer, reference: &str) -> LoadBalancer {
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     let ports = outside.ports.clone();
     let field = "metadata.annotations[loadbalancer.openstack.org/default-tls-container-ref]".into();
     let references = ports.into_iter().map(|it| (it, reference.into())).collect();
@@ -73,7 +73,7 @@ pub(crate) async fn theirs(scene: &Scene) -> String {
     let refs = ["certificate", "private_key"].map(|name| SecretRef {
         name: name.to_owned(),
         secret_ref: secret.secret_ref.clone(),
-        rest: Rest::new(),
+        rest: UnknownFields::new(),
     });
     let new = NewContainer {
         name: "by hand".into(),
@@ -133,7 +133,7 @@ async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
 
     // Whose store we cannot ask, is believed.
     let mut external = referred(plain, nowhere);
-    external.options.outside.as_mut().unwrap().tls.as_mut().unwrap().looked_up = false;
+    external.options.cloud.as_mut().unwrap().tls.as_mut().unwrap().looked_up = false;
     scene.fake.forget_requests();
     scene.driver.observe(&Context::default(), &unit(), &desired(external)).await.unwrap();
     assert_eq!(scene.fake.count("GET */secrets/*"), 0);
@@ -338,7 +338,7 @@ async fn single_ports_show_certificates_of_their_own() {
     let (one, another) = (theirs(&scene).await, theirs(&scene).await);
     let showing = |of: &[(u16, &str)]| {
         let mut wish = referred(scene.wish(&[80, 443, 8443], &[1]), &one);
-        let tls = wish.options.outside.as_mut().unwrap().tls.as_mut().unwrap();
+        let tls = wish.options.cloud.as_mut().unwrap().tls.as_mut().unwrap();
         tls.references = of.iter().map(|(port, it)| (tcp(*port), (*it).into())).collect();
         wish
     };
@@ -362,7 +362,7 @@ async fn a_certificate_that_vanished_freezes_no_other_port() {
     let gone = "http://barbican/v1/containers/00000000-0000-4000-8000-000000000000";
     let showing = |scene: &Scene, ports: &[u16], members: &[u8], of: &[(u16, &str)]| {
         let mut wish = referred(scene.wish(ports, members), &one);
-        let tls = wish.options.outside.as_mut().unwrap().tls.as_mut().unwrap();
+        let tls = wish.options.cloud.as_mut().unwrap().tls.as_mut().unwrap();
         tls.references = of.iter().map(|(port, it)| (tcp(*port), (*it).into())).collect();
         wish
     };

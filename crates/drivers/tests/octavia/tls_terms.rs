@@ -29,7 +29,7 @@ fn asking(mut wish: Wish, terms: CloudTlsOptions) -> Wish {
             *it = Arc::new(now);
         });
     }
-    wish.options.outside.as_mut().unwrap().tls_terms = terms;
+    wish.options.cloud.as_mut().unwrap().tls_terms = terms;
     wish
 }
 
@@ -128,12 +128,12 @@ async fn nothing_is_made_in_plaintext_where_https_is_asked_for() {
     let reference = theirs(&scene).await;
     let two = |members: &[u8]| {
         let mut wish = referred(scene.wish(&[80, 443], members), &reference);
-        wish.options.outside.as_mut().unwrap().tls.as_mut().unwrap().references.remove(&tcp(80));
+        wish.options.cloud.as_mut().unwrap().tls.as_mut().unwrap().references.remove(&tcp(80));
         wish
     };
     let sent = |members: &[u8]| {
         let mut wish = two(members);
-        wish.options.outside.as_mut().unwrap().to_https = [tcp(80)].into();
+        wish.options.cloud.as_mut().unwrap().to_https = [tcp(80)].into();
         wish
     };
     let ports = |all: Vec<Listener>| {

@@ -80,9 +80,9 @@ async fn a_network_that_is_not_there_and_a_subnet_that_is_full_are_told() {
     let tiny = NewSubnet { cidr: Some("192.168.7.0/30".to_owned()).into(), ..NewSubnet::new(network, 4) };
     let tiny = scene.cloud.all::<Subnet>().create(&tiny).await.unwrap().id;
     let plain = scene.wish(&[80], &[1]);
-    let with = |change: &dyn Fn(&mut seaway_model::load_balancer::Outside)| {
+    let with = |change: &dyn Fn(&mut seaway_model::load_balancer::CloudOptions)| {
         let mut wish = plain.clone();
-        change(wish.options.outside.as_mut().unwrap());
+        change(wish.options.cloud.as_mut().unwrap());
         wish
     };
     let full = with(&|it| (it.subnet, it.internal) = (Some(tiny.as_str().into()), true));

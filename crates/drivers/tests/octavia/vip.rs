@@ -22,7 +22,7 @@ async fn group(scene: &Scene, name: &str) -> Id<SecurityGroup> {
 
 fn wish(scene: &Scene, groups: &[&Id<SecurityGroup>], qos: Option<&str>) -> Wish {
     let mut wish = scene.wish(&[80], &[1]);
-    let vip = &mut wish.options.outside.as_mut().unwrap().vip;
+    let vip = &mut wish.options.cloud.as_mut().unwrap().vip;
     vip.groups = groups.iter().map(|it| it.as_str().into()).collect();
     vip.qos = qos.map(Into::into);
     wish
@@ -80,7 +80,7 @@ async fn nothing_is_made_that_would_be_open() {
         assert!(scene.balancers().await.is_empty());
         // One that serves goes on, and its members are followed.
         let mut plain = asked.clone();
-        plain.options.outside.as_mut().unwrap().vip = Default::default();
+        plain.options.cloud.as_mut().unwrap().vip = Default::default();
         plain.listeners.values_mut().for_each(|it| Arc::make_mut(it).sources.clear());
         scene.reach(&plain).await;
         let mut more = asked;

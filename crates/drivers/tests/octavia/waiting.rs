@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Context, Driver, Failure};
-use seaway_model::{Desired, LoadBalancer, Unit, load_balancer::Named};
+use seaway_model::{Desired, LoadBalancer, Unit, load_balancer::NamedLoadBalancer};
 use seaway_openstack::octavia::{LoadBalancer as Balancer, NewLoadBalancer};
-use seaway_testkit::cloud::{Fault, Hold, Pace};
+use seaway_testkit::cloud::{ChangeDuration, Fault, RequestHold};
 
 use crate::{scene::*, tls::secured};
 
@@ -24,7 +24,7 @@ async fn a_list_that_is_slow_keeps_one_worker_and_not_all() {
         scene.driver.apply(&Context::default(), unit, &steps[0], &mut observed).await.unwrap();
     }
     assert_eq!(scene.balancers().await.len(), 2);
-    let hold = Hold::new();
+    let hold = RequestHold::new();
     scene.fake.fail(Fault::on("GET */lbaas/loadbalancers").always().hold(&hold));
     let [(first, its), (second, of_second)] = pending;
     let asks = tokio::spawn({
@@ -47,7 +47,7 @@ async fn keeps_one_worker(slow: &str) {
 
 async fn keeps_one_worker_of(slow: &str, change: impl Fn(LoadBalancer) -> LoadBalancer) {
     let scene = Scene::set().await;
-    let hold = Hold::new();
+    let hold = RequestHold::new();
     scene.fake.fail(Fault::on(slow).always().hold(&hold));
     let [(first, its), (second, of_second)]: [(Unit, Desired); 2] = ["uid-1", "uid-2"].map(|uid| {
         let wish = change(scene.wish_of(uid, &[80], &[1]));
@@ -95,7 +95,7 @@ async fn a_slow_list_of_external_networks_keeps_one_worker_and_not_all() {
 #[tokio::test]
 async fn a_list_that_is_due_is_asked_for_at_once() {
     let scene = Scene::set().await;
-    scene.fake.pace(Pace::Never);
+    scene.fake.pace(ChangeDuration::Never);
     let wanted = Desired::LoadBalancer(Arc::new(scene.wish(&[80], &[1])));
     let mut observed = scene.driver.observe(&Context::default(), &unit(), &wanted).await.unwrap();
     for step in scene.driver.steps(&wanted, &observed) {
@@ -114,7 +114,7 @@ async fn a_list_that_is_due_is_asked_for_at_once() {
 async fn what_another_made_is_not_asked_for_without_a_pause() {
     let scene = Scene::set().await;
     scene.reach_of("uid-2", &scene.wish_of("uid-2", &[80], &[1])).await;
-    scene.fake.pace(Pace::Never);
+    scene.fake.pace(ChangeDuration::Never);
     let theirs = NewLoadBalancer {
         name: "theirs".into(),
         vip_subnet_id: Some(scene.subnet.clone()).into(),
@@ -123,10 +123,10 @@ async fn what_another_made_is_not_asked_for_without_a_pause() {
     let theirs = scene.cloud.all::<Balancer>().create(&theirs).await.unwrap();
     let mut wish = scene.wish(&[80], &[1]);
     let id = theirs.id.as_str().into();
-    let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = Some(Named { id, field: "a field".into(), by_name: false });
+    let outside = wish.options.cloud.as_mut().unwrap();
+    outside.named = Some(NamedLoadBalancer { id, field: "a field".into(), by_name: false });
     outside.most_shared = 2;
-    outside.join = seaway_model::config::JoinLoadBalancers::Any;
+    outside.join = seaway_model::config::SharedLoadBalancerScope::Any;
     let wanted = Desired::LoadBalancer(Arc::new(wish));
     let mut pauses = Vec::new();
     for _ in 0..6 {

@@ -15,7 +15,9 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 use seaway_model::{
     Config, L4,
     config::{CloudDefaults, CloudNetworks},
-    fact::{Families, FamilyPolicy, Held, Meta, Node, Service, ServiceKind, ServicePort, TargetPort},
+    fact::{
+        Families, FamilyPolicy, FinalizerOwner, Meta, Node, Service, ServiceKind, ServicePort, TargetPort,
+    },
     load_balancer::{Balance, Family},
 };
 use seaway_openstack::{
@@ -26,7 +28,7 @@ use seaway_openstack::{
     resource::{Edit, Query},
 };
 use seaway_testkit::{
-    cloud::{Cloud as Fake, Fault, Pace, Recorded},
+    cloud::{ChangeDuration, Cloud as Fake, Fault, Recorded},
     facts,
     properties::{cases, seed},
 };
@@ -145,7 +147,7 @@ impl Walk {
     /// Two controllers, of which one leads, at a cloud where nothing is.
     async fn begin(dice: Dice) -> Walk {
         let scene = Scene::of(Fake::start_here(), "demo", "amphora").await.with_ipv6().await;
-        scene.fake.pace(Pace::Time(Duration::from_millis(700)));
+        scene.fake.pace(ChangeDuration::Time(Duration::from_millis(700)));
         let container = tls::theirs(&scene).await;
         let config = config(&scene, &container, Setting::Usual);
         let api = ApiServer::default();
@@ -393,7 +395,7 @@ fn service(name: &str, ports: &[u16]) -> Service {
         node_port: Some(node_port(*it)),
         app_protocol: None,
     };
-    Service { held: Held::No, ports: ports.iter().map(port).collect(), ..facts::service(name, &[]) }
+    Service { held: FinalizerOwner::No, ports: ports.iter().map(port).collect(), ..facts::service(name, &[]) }
 }
 
 fn node_port(port: u16) -> u16 {

@@ -10,7 +10,7 @@ use seaway_drivers::octavia::sole::SoleWriter;
 use seaway_engine::{Asked, HeartbeatRecord};
 use seaway_model::{
     Desired, LoadBalancer,
-    load_balancer::{CloudTags, HealthCheck, Outside},
+    load_balancer::{CloudOptions, CloudTags, HealthCheck},
 };
 use seaway_openstack::neutron::FloatingIp;
 use seaway_testkit::golden;
@@ -68,8 +68,8 @@ fn masked(text: &str) -> String {
     masked
 }
 
-fn with(mut wish: LoadBalancer, change: impl FnOnce(&mut Outside)) -> LoadBalancer {
-    change(wish.options.outside.as_mut().unwrap());
+fn with(mut wish: LoadBalancer, change: impl FnOnce(&mut CloudOptions)) -> LoadBalancer {
+    change(wish.options.cloud.as_mut().unwrap());
     wish
 }
 

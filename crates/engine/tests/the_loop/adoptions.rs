@@ -2,8 +2,8 @@
 
 use seaway_model::{
     Fact, Name,
-    config::{Adopt, AdoptMode},
-    fact::{Held, Meta, Node, Service},
+    config::{AdoptMode, AdoptionConfig},
+    fact::{FinalizerOwner, Meta, Node, Service},
 };
 
 use super::{
@@ -12,7 +12,8 @@ use super::{
 };
 
 fn theirs(name: &str) -> Service {
-    let mut service = Service { held: Held::ByOthers, published: vec![[203, 0, 113, 7].into()], ..shop() };
+    let mut service =
+        Service { held: FinalizerOwner::ByOthers, published: vec![[203, 0, 113, 7].into()], ..shop() };
     service.meta.name = name.into();
     service.meta.uid = format!("uid-{name}").into();
     service.ports[0].node_port = Some(30_080);
@@ -25,7 +26,7 @@ fn node(name: &str, last: u8) -> Change {
     Change::Put(Fact::Node(Arc::new(node)))
 }
 
-fn adopting(adopt: Adopt) -> Running {
+fn adopting(adopt: AdoptionConfig) -> Running {
     Running::adopting(&ApiServer::who_says(Ok(None)), &Counts::default(), adopt)
 }
 
@@ -40,9 +41,9 @@ async fn waiting(running: &Running) -> seaway_plan::Adoption {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_observed_is_looked_at_and_nothing_is_written_whatever_changes() {
-    let running = adopting(Adopt { mode: AdoptMode::Observe, ..Adopt::default() });
+    let running = adopting(AdoptionConfig { mode: AdoptMode::Observe, ..AdoptionConfig::default() });
     let first = [put(&theirs("shop")), node("one", 1)];
-    running.tell(first.into_iter().chain(synced()).chain([Change::Surveyed(Vec::new())])).await;
+    running.tell(first.into_iter().chain(synced()).chain([Change::CloudInventory(Vec::new())])).await;
     running.until("it is looked at", |it| !it.at_work.is_empty()).await;
     let told = async {
         while waiting(&running).await.waiting[0].steps.is_empty() {
@@ -66,10 +67,10 @@ async fn what_is_observed_is_looked_at_and_nothing_is_written_whatever_changes()
 
 #[tokio::test(start_paused = true)]
 async fn what_a_look_finds_to_be_ours_is_served_at_once() {
-    let running = adopting(Adopt { mode: AdoptMode::Observe, ..Adopt::default() });
+    let running = adopting(AdoptionConfig { mode: AdoptMode::Observe, ..AdoptionConfig::default() });
     running.played.with(|it| it.ours = true);
     let first = [put(&theirs("shop")), node("one", 1)];
-    running.tell(first.into_iter().chain(synced()).chain([Change::Surveyed(Vec::new())])).await;
+    running.tell(first.into_iter().chain(synced()).chain([Change::CloudInventory(Vec::new())])).await;
     running.until("it is served", |it| !of_balancers(it).is_empty()).await;
     assert_eq!(waiting(&running).await.adopted, 1);
     running.stop().await;
@@ -77,14 +78,14 @@ async fn what_a_look_finds_to_be_ours_is_served_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn so_many_adoptions_begin_in_a_minute() {
-    let running = adopting(Adopt { per_minute: Some(2), ..Adopt::default() });
+    let running = adopting(AdoptionConfig { per_minute: Some(2), ..AdoptionConfig::default() });
     let services = (0..5).map(|it| put(&theirs(&format!("s{it}"))));
     running.tell(services.chain([node("one", 1)]).chain(synced())).await;
     // Before the cloud was listed, nothing begins.
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(running.played.with(|it| of_balancers(it).is_empty()));
     let start = Instant::now();
-    running.tell([Change::Surveyed(Vec::new())]).await;
+    running.tell([Change::CloudInventory(Vec::new())]).await;
     running.until("all are adopted", |it| of_balancers(it).len() == 5).await;
     let minutes = |it: &Instant| it.duration_since(start).as_secs() / 60;
     let begun: Vec<u64> = running.played.with(|it| of_balancers(it)).iter().map(minutes).collect();

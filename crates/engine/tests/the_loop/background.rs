@@ -4,7 +4,7 @@ use std::sync::{atomic::AtomicUsize, mpsc::channel};
 
 use seaway_engine::{Background, Event};
 use seaway_model::{Kind, ObjectRef};
-use seaway_watchdog::{Fault, Pace, Watchdog};
+use seaway_watchdog::{PartFailure, Watchdog, WatchdogTimings};
 
 use super::*;
 
@@ -24,7 +24,7 @@ impl Driver for Busy {
     type Step = Said;
 
     fn serves(&self, unit: &Unit) -> bool {
-        matches!(unit, Unit::Presence(_))
+        matches!(unit, Unit::HostAddresses(_))
     }
 
     fn steps(&self, _: &Desired, (): &()) -> Vec<Said> {
@@ -49,7 +49,7 @@ impl Driver for Busy {
             background.until_leading().await;
             assert!(background.leads());
             self.leads.send_modify(|it| it.push("leads"));
-            background.tell(Event::Drifted(Unit::Presence(HOST.into()))).await;
+            background.tell(Event::Drifted(Unit::HostAddresses(HOST.into()))).await;
             let object = ObjectRef::new(Kind::Config, "", "place");
             let problem = Problem::new(object.clone(), Reason::Failed, "the place is away");
             background.tell(Event::Troubled(object, vec![problem])).await;
@@ -109,7 +109,7 @@ async fn work_beside_units_that_ends_by_itself_is_missed() {
     let busy = Arc::new(Busy { gives_up: true, ..Busy::default() });
     let (engine, handle) = started(&busy);
     let (tell, found) = channel();
-    let pace = Pace { look: Duration::from_millis(20), ..Pace::default() };
+    let pace = WatchdogTimings { look: Duration::from_millis(20), ..WatchdogTimings::default() };
     let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
     let _watching = watchdog.watch(engine.parts());
     let (stop, stopped) = watch::channel(false);
@@ -120,7 +120,7 @@ async fn work_beside_units_that_ends_by_itself_is_missed() {
         told.wait_for(|it| it.last() == Some(&heard)).await.expect("it hears of it");
     }
     let found = tokio::task::spawn_blocking(move || found.recv_timeout(Duration::from_secs(120)));
-    let fault = Fault { part: "the background work of the driver Busy".into(), hangs: false };
+    let fault = PartFailure { part: "the background work of the driver Busy".into(), hangs: false };
     assert_eq!(found.await.expect("no panic"), Ok(fault));
     stop.send_replace(true);
     engine.await.expect("no panic");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_model::{config::Adopt, fact::FactRef};
+use seaway_model::{config::AdoptionConfig, fact::FactRef};
 
 use super::{
     removals::{ApiServer, Counts},
@@ -19,7 +19,7 @@ fn steps(it: &mut Script) -> Vec<String> {
 }
 
 fn in_a_cloud(more: &[&'static str], asked: &ApiServer) -> Running {
-    let running = Running::adopting(asked, &Counts::default(), Adopt::default());
+    let running = Running::adopting(asked, &Counts::default(), AdoptionConfig::default());
     running.played.with(|it| it.more = more.to_vec());
     running
 }

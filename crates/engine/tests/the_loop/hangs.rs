@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use seaway_watchdog::{Fault, Pace, Watchdog};
+use seaway_watchdog::{PartFailure, Watchdog, WatchdogTimings};
 
 use super::*;
 
@@ -65,7 +65,7 @@ async fn a_driver_that_blocks_its_thread_is_found_by_the_watchdog() {
     let world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
     let (engine, handle) = Engine::new(world, Drivers::default().with(played), Settings::default());
     let (tell, found) = channel();
-    let pace = Pace { look: Duration::from_millis(20), limit: Duration::from_millis(400) };
+    let pace = WatchdogTimings { look: Duration::from_millis(20), limit: Duration::from_millis(400) };
     let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
     let _watching = watchdog.watch(engine.parts());
     let (stop, stopped) = watch::channel(false);
@@ -74,7 +74,7 @@ async fn a_driver_that_blocks_its_thread_is_found_by_the_watchdog() {
         handle.changes().send(change).await.expect("the engine runs");
     }
     let found = tokio::task::spawn_blocking(move || found.recv_timeout(Duration::from_secs(120)));
-    let fault = Fault { part: "the driver Played".into(), hangs: true };
+    let fault = PartFailure { part: "the driver Played".into(), hangs: true };
     assert_eq!(found.await.expect("no panic"), Ok(fault));
     drop(release);
     stop.send(true).expect("the engine runs");

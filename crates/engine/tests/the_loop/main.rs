@@ -27,7 +27,7 @@ use seaway_engine::{
 };
 use seaway_model::{
     Change, Config, Desired, L4, Problem, Reason, Unit,
-    outcome::Serving,
+    outcome::ServingSocket,
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, World};
@@ -109,7 +109,7 @@ impl Driver for Played {
             unit,
             Unit::LoadBalancer(..)
                 | Unit::SecurityGroup { .. }
-                | Unit::Presence(_)
+                | Unit::HostAddresses(_)
                 | Unit::Status(_)
                 | Unit::DnsName(_)
         )
@@ -183,8 +183,9 @@ impl Driver for Played {
 
     fn conclude(&self, unit: &Unit, _: &Desired, _: &bool) -> Report {
         self.with(|it| it.concluded += usize::from(matches!(unit, Unit::LoadBalancer(..))));
-        let is_served = matches!(unit, Unit::LoadBalancer(..) | Unit::Presence(_));
-        let serving = Serving { ip: [192, 0, 2, 5].into(), protocol: L4::Tcp, port: shop().ports[0].port };
+        let is_served = matches!(unit, Unit::LoadBalancer(..) | Unit::HostAddresses(_));
+        let serving =
+            ServingSocket { ip: [192, 0, 2, 5].into(), protocol: L4::Tcp, port: shop().ports[0].port };
         Report { serving: is_served.then_some(serving).into_iter().collect(), ..Report::default() }
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_engine::{Attempt, Context, Gate, Refused, Report, dry_run, work_once};
-use seaway_model::{Owner, unit::Present};
+use seaway_model::{Owner, unit::HostAddresses};
 
 use super::*;
 
@@ -40,7 +40,7 @@ impl Effects for Step {
 
 fn addresses(desired: &Desired) -> BTreeSet<IpAddr> {
     match desired {
-        Desired::Presence(it) => it.addresses.keys().copied().collect(),
+        Desired::HostAddresses(it) => it.addresses.keys().copied().collect(),
         _ => BTreeSet::new(),
     }
 }
@@ -50,11 +50,11 @@ impl Driver for Addresses {
     type Step = Step;
 
     fn serves(&self, unit: &Unit) -> bool {
-        matches!(unit, Unit::Presence(_))
+        matches!(unit, Unit::HostAddresses(_))
     }
 
     fn refuse(&self, _: &Unit, desired: &Desired, _: &BTreeSet<IpAddr>) -> Option<Refused> {
-        let Desired::Presence(wanted) = desired else { return None };
+        let Desired::HostAddresses(wanted) = desired else { return None };
         if !self.lacks_ipv6.load(Ordering::Relaxed) {
             return None;
         }
@@ -63,7 +63,10 @@ impl Driver for Addresses {
         let whose: Vec<Owner> = refused.flat_map(|(_, owners)| owners).collect();
         let problem =
             |owner: Owner| (owner.clone(), Problem::new(owner.object(), Reason::Unsupported, "no IPv6"));
-        Some(Refused { rest: Desired::Presence(rest), problems: whose.into_iter().map(problem).collect() })
+        Some(Refused {
+            rest: Desired::HostAddresses(rest),
+            problems: whose.into_iter().map(problem).collect(),
+        })
     }
 
     fn steps(&self, desired: &Desired, there: &BTreeSet<IpAddr>) -> Vec<Step> {
@@ -100,16 +103,16 @@ const V4: &str = "192.0.2.5";
 const V6: &str = "2001:db8::5";
 
 fn wanted(ips: &[&str]) -> Desired {
-    let mut present = Present::default();
+    let mut present = HostAddresses::default();
     for ip in ips {
         let owners = [Owner::Config((*ip).into())].into_iter().collect();
         present.addresses.insert(ip.parse().expect("an address"), owners);
     }
-    Desired::Presence(present)
+    Desired::HostAddresses(present)
 }
 
 async fn worked(place: &Addresses, desired: &Desired) -> (Vec<String>, Vec<String>) {
-    let unit = Unit::Presence(HOST.into());
+    let unit = Unit::HostAddresses(HOST.into());
     let said = |it: Attempt<Addresses>| {
         let problems = it.report.problems.iter().map(|(owner, _)| owner.to_string()).collect::<Vec<_>>();
         (it.steps.iter().map(ToString::to_string).collect::<Vec<_>>(), problems)

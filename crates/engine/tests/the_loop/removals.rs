@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use seaway_engine::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
 use seaway_model::{
     ObjectRef, Owner,
-    config::{Adopt, CloudDefaults, PoolRules},
+    config::{AddressPoolRules, AdoptionConfig, CloudDefaults},
     dns::{Dns, DnsProvider, DnsZone},
     fact::{FactRef, Families, FamilyPolicy, Service, ServiceKind},
     load_balancer::Family,
@@ -89,10 +89,10 @@ impl Running {
     }
 
     fn limited(asked: &ApiServer, counts: &Counts) -> Running {
-        Running::adopting(asked, counts, Adopt::default())
+        Running::adopting(asked, counts, AdoptionConfig::default())
     }
 
-    pub(super) fn adopting(asked: &ApiServer, counts: &Counts, adopt: Adopt) -> Running {
+    pub(super) fn adopting(asked: &ApiServer, counts: &Counts, adopt: AdoptionConfig) -> Running {
         let played = Played::default();
         let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
         let clouds = [("somecloud".into(), Arc::new(usual))];
@@ -196,7 +196,7 @@ fn publishing(asked: &ApiServer) -> Running {
     let zone =
         DnsZone { name: "shop.example".into(), by: DnsProvider::Endpoints, ttl: 60, namespaces: Vec::new() };
     let dns = Some(Dns { owner: "prod".into(), zones: vec![Arc::new(zone)] });
-    let config = Arc::new(Config { dns, pools: PoolRules::CLUSTER, ..Config::default() });
+    let config = Arc::new(Config { dns, pools: AddressPoolRules::CLUSTER, ..Config::default() });
     let world = World::new(Roles { allocate: true, host: None }, Vec::new(), config);
     let played = Played::default();
     let (engine, handle) = Engine::new(world, Drivers::default().with(played.clone()), Settings::default());

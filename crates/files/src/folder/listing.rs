@@ -14,16 +14,16 @@ const DEPTH: usize = 16;
 
 /// Whether a file is the one that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     modified: (i64, i64),
     changed: (i64, i64),
     pub(crate) size: u64,
     inode: (u64, u64),
 }
 
-impl Stamp {
-    fn new(it: &fs::Metadata) -> Stamp {
-        Stamp {
+impl FileStamp {
+    fn new(it: &fs::Metadata) -> FileStamp {
+        FileStamp {
             modified: (it.mtime(), it.mtime_nsec()),
             changed: (it.ctime(), it.ctime_nsec()),
             size: it.size(),
@@ -32,9 +32,9 @@ impl Stamp {
     }
 
     /// Of a file, through symbolic links. `None` for one that is not there.
-    pub(crate) fn of(path: &Path) -> io::Result<Option<Stamp>> {
+    pub(crate) fn of(path: &Path) -> io::Result<Option<FileStamp>> {
         match fs::metadata(path) {
-            Ok(it) if it.is_file() => Ok(Some(Stamp::new(&it))),
+            Ok(it) if it.is_file() => Ok(Some(FileStamp::new(&it))),
             Ok(_) => Ok(None),
             // A link that leads nowhere is there: a mistake, or a volume being swapped; not a removal.
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
@@ -48,13 +48,13 @@ impl Stamp {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// By path below the folder. A file that cannot even be looked at has no stamp.
-    pub(crate) files: BTreeMap<Name, Option<Stamp>>,
+    pub(crate) files: BTreeMap<Name, Option<FileStamp>>,
     /// Files beside them whose names say that somebody may think they are read.
     pub(crate) unread: BTreeSet<Name>,
 }
 
 impl Listing {
-    pub(crate) fn of_one(name: &Path, stamp: Option<Stamp>) -> Listing {
+    pub(crate) fn of_one(name: &Path, stamp: Option<FileStamp>) -> Listing {
         Listing { files: BTreeMap::from([(key(name), stamp)]), unread: BTreeSet::new() }
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn walk(dir: &Path, enter: &mut dyn FnMut(&Path)) -> io::Result<Listi
                     waiting.push((path, depth.saturating_add(1)));
                 }
                 Ok(it) if it.is_file() && is_manifest(name) => {
-                    listing.files.insert(key(&path), Some(Stamp::new(&it)));
+                    listing.files.insert(key(&path), Some(FileStamp::new(&it)));
                     if kind.is_symlink() {
                         enter_target(dir, &entry.path(), enter);
                     }

@@ -6,14 +6,14 @@ use seaway_model::{Change, Problem};
 
 use super::{
     Folder, FolderError,
-    listing::{Listing, Stamp},
+    listing::{FileStamp, Listing},
 };
 
 /// Reads a folder, or one file whatever it is called, once, for `plan` and `check`: what it says, and what is wrong with it.
 pub fn read_folder(path: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), FolderError> {
     let (folder, changes) = match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) if path.is_file() => {
-            let listed = Stamp::of(path).map(|stamp| Listing::of_one(Path::new(name), stamp));
+            let listed = FileStamp::of(path).map(|stamp| Listing::of_one(Path::new(name), stamp));
             Folder::of(parent, listed, None, None)?
         }
         _ => Folder::open(path, None)?,

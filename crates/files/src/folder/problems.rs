@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, io};
 
 use seaway_manifests::{
-    decode::Fault,
+    decode::ValidationError,
     hint,
-    object::{Broken, UNTIL_CORRECTED},
+    object::{InvalidObject, UNTIL_CORRECTED},
 };
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
 
@@ -30,11 +30,11 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
         problems.entry(whole.clone()).or_default().push(problem);
     }
     for placed in &file.documents {
-        for Broken { reference, faults } in &placed.document.broken {
+        for InvalidObject { reference, errors: faults } in &placed.document.broken {
             let object = reference.as_ref().unwrap_or(&whole);
             let told = problems.entry(object.clone()).or_default();
             for fault in faults {
-                let Fault { field, at, message } = fault;
+                let ValidationError { field, at, message } = fault;
                 let reason = if reference.is_some() { Reason::Invalid } else { Reason::Unreadable };
                 let mut problem = Problem::new(object.clone(), reason, message.clone())
                     .at(field.as_str())
@@ -46,7 +46,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 told.push(problem);
             }
         }
-        for (reference, Fault { field, at, message }) in &placed.document.ignored {
+        for (reference, ValidationError { field, at, message }) in &placed.document.ignored {
             let object = reference.as_ref().unwrap_or(&whole);
             let fix = match message.ends_with(UNTIL_CORRECTED) {
                 true => "Correct it, or remove it.",
@@ -177,7 +177,7 @@ impl Folder {
             }
         }
         let first = (self.shown(&served.file), line_of(&self.files, served));
-        for rival in self.claims.rivals(reference) {
+        for rival in self.claims.other_sources(reference) {
             let (file, line) = (self.shown(&rival.file), line_of(&self.files, rival));
             let message = format!(
                 "the same object is written twice: {}:{} and {file}:{line}; the first of them is served",

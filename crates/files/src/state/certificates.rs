@@ -18,7 +18,7 @@ use seaway_model::acme::WILDCARD;
 use sha2::{Digest, Sha256};
 
 use super::StateDir;
-use crate::disk::{self, Durable};
+use crate::disk::{self, Durability};
 
 /// More than this is no certificate.
 const LARGEST: u64 = 1 << 20;
@@ -122,7 +122,7 @@ impl CertificateStore {
         let folder = self.folder(directory);
         disk::private_folder(&self.path)?;
         disk::private_folder(&folder)?;
-        disk::replace(&folder.join(name), Durable::Yes, |it| it.write_all(text.as_bytes()))
+        disk::replace(&folder.join(name), Durability::Yes, |it| it.write_all(text.as_bytes()))
     }
 }
 

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::StateDir;
-use crate::disk::{self, Durable};
+use crate::disk::{self, Durability};
 
 /// More than this is no record.
 const LARGEST: u64 = 64 << 10;
@@ -47,7 +47,7 @@ impl DnsRecordStore {
     pub fn keep(&self, record: &DnsRecord) -> io::Result<()> {
         disk::private_folder(&self.path)?;
         let text = serde_json::to_string(record)?;
-        disk::replace(&self.file(record), Durable::Yes, |it| it.write_all(text.as_bytes()))
+        disk::replace(&self.file(record), Durability::Yes, |it| it.write_all(text.as_bytes()))
     }
 
     pub fn forget(&self, record: &DnsRecord) -> io::Result<()> {

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{StateDir, StateError};
-use crate::disk::{self, Durable};
+use crate::disk::{self, Durability};
 
 const FILE: &str = "ledger.jsonl";
 /// Changes that one write may take together.
@@ -44,20 +44,20 @@ pub struct LedgerError {
 
 /// The journal, open for changes until this is dropped.
 pub struct LedgerFile {
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::Sender<WriteJob>>,
     writer: Option<JoinHandle<()>>,
     path: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Line {
+enum JournalEntry {
     Put(Address),
     Gone(IpAddr),
 }
 
-struct Job {
-    line: Line,
+struct WriteJob {
+    line: JournalEntry,
     done: oneshot::Sender<Result<(), LedgerError>>,
 }
 
@@ -78,14 +78,14 @@ impl LedgerFile {
 
     /// Resolves once the address is on the disk.
     pub async fn put(&self, address: Address) -> Result<(), LedgerError> {
-        self.write(Line::Put(address)).await
+        self.write(JournalEntry::Put(address)).await
     }
 
     pub async fn remove(&self, ip: IpAddr) -> Result<(), LedgerError> {
-        self.write(Line::Gone(ip)).await
+        self.write(JournalEntry::Gone(ip)).await
     }
 
-    async fn write(&self, line: Line) -> Result<(), LedgerError> {
+    async fn write(&self, line: JournalEntry) -> Result<(), LedgerError> {
         let stopped = || LedgerError {
             path: self.path.clone(),
             source: Arc::new(io::Error::new(
@@ -96,7 +96,7 @@ impl LedgerFile {
         };
         let (done, outcome) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
-        jobs.send(Job { line, done }).await.map_err(|_| stopped())?;
+        jobs.send(WriteJob { line, done }).await.map_err(|_| stopped())?;
         outcome.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
@@ -113,7 +113,7 @@ impl Drop for LedgerFile {
 /// What the ledger of a state folder holds, for those who only look: nothing is locked, made or mended.
 pub fn stored_addresses(state: &Path) -> Vec<Address> {
     let bytes = fs::read(state.join(FILE)).unwrap_or_default();
-    Read::of(&bytes).held.into_values().collect()
+    ParsedJournal::of(&bytes).held.into_values().collect()
 }
 
 struct Journal {
@@ -134,7 +134,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
-        let read = Read::of(&bytes);
+        let read = ParsedJournal::of(&bytes);
         let mut problems = Vec::new();
         if let Some(line) = read.corrupt {
             let aside = keep_aside(path)?;
@@ -175,14 +175,14 @@ impl Journal {
         Ok((journal, problems))
     }
 
-    fn write_on(mut self, mut incoming: mpsc::Receiver<Job>) {
+    fn write_on(mut self, mut incoming: mpsc::Receiver<WriteJob>) {
         while let Some(first) = incoming.blocking_recv() {
             let mut batch = vec![first];
             batch.extend(std::iter::from_fn(|| incoming.try_recv().ok()).take(BATCH));
             let outcome = self.append(batch.iter().map(|job| &job.line));
             let outcome =
                 outcome.map_err(|source| LedgerError { path: self.path.clone(), source: Arc::new(source) });
-            for Job { line, done } in batch {
+            for WriteJob { line, done } in batch {
                 if outcome.is_ok() {
                     apply(&mut self.held, line);
                     self.lines = self.lines.saturating_add(1);
@@ -198,7 +198,7 @@ impl Journal {
         }
     }
 
-    fn append<'l>(&mut self, lines: impl Iterator<Item = &'l Line>) -> io::Result<()> {
+    fn append<'l>(&mut self, lines: impl Iterator<Item = &'l JournalEntry>) -> io::Result<()> {
         if self.is_gone() {
             self.compact()?;
         } else if self.torn {
@@ -209,7 +209,7 @@ impl Journal {
         for line in lines {
             serde_json::to_writer(&mut bytes, line)?;
             bytes.push(b'\n');
-            lasting |= matches!(line, Line::Put(_));
+            lasting |= matches!(line, JournalEntry::Put(_));
         }
         let written = self.file.write_all(&bytes);
         let written = written.and_then(|()| if lasting { self.file.sync_data() } else { Ok(()) });
@@ -239,9 +239,9 @@ impl Journal {
 
     fn compact(&mut self) -> io::Result<()> {
         let held = self.held.values();
-        disk::replace(&self.path, Durable::Yes, |writer| {
+        disk::replace(&self.path, Durability::Yes, |writer| {
             for address in held {
-                serde_json::to_writer(&mut *writer, &Line::Put(address.clone()))?;
+                serde_json::to_writer(&mut *writer, &JournalEntry::Put(address.clone()))?;
                 writer.write_all(b"\n")?;
             }
             Ok(())
@@ -267,12 +267,12 @@ fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn apply(held: &mut BTreeMap<IpAddr, Address>, line: Line) {
+fn apply(held: &mut BTreeMap<IpAddr, Address>, line: JournalEntry) {
     match line {
-        Line::Put(address) => {
+        JournalEntry::Put(address) => {
             held.insert(address.ip, address);
         }
-        Line::Gone(ip) => {
+        JournalEntry::Gone(ip) => {
             held.remove(&ip);
         }
     }
@@ -280,7 +280,7 @@ fn apply(held: &mut BTreeMap<IpAddr, Address>, line: Line) {
 
 /// What a journal's bytes say.
 #[derive(Default)]
-struct Read {
+struct ParsedJournal {
     held: BTreeMap<IpAddr, Address>,
     lines: usize,
     whole: u64,
@@ -288,9 +288,9 @@ struct Read {
     corrupt: Option<u32>,
 }
 
-impl Read {
-    fn of(bytes: &[u8]) -> Read {
-        let mut read = Read::default();
+impl ParsedJournal {
+    fn of(bytes: &[u8]) -> ParsedJournal {
+        let mut read = ParsedJournal::default();
         for (number, line) in (1_u32..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
             match serde_json::from_slice(line) {
                 Ok(line_read) if line.ends_with(b"\n") => {
@@ -315,13 +315,13 @@ impl Read {
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 /// For the fuzz target: reading never fails, and what was read reads back equal.
 pub(crate) fn fuzz_reading(bytes: &[u8]) {
-    let read = Read::of(bytes);
+    let read = ParsedJournal::of(bytes);
     let mut again = Vec::new();
     for address in read.held.values() {
-        serde_json::to_writer(&mut again, &Line::Put(address.clone())).expect("an address is JSON");
+        serde_json::to_writer(&mut again, &JournalEntry::Put(address.clone())).expect("an address is JSON");
         again.push(b'\n');
     }
-    let back = Read::of(&again);
+    let back = ParsedJournal::of(&again);
     assert_eq!((back.held, back.corrupt), (read.held, None));
 }
 
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn the_form_of_the_ledger_is_the_golden_one() {
         seaway_testkit::golden::round_trips(include_str!("../../golden/ledger.jsonl"), |line| {
-            serde_json::from_str::<Line>(line).and_then(|it| serde_json::to_string(&it))
+            serde_json::from_str::<JournalEntry>(line).and_then(|it| serde_json::to_string(&it))
         });
     }
 
@@ -381,7 +381,7 @@ mod tests {
     #[tokio::test]
     async fn a_torn_last_line_is_dropped_and_the_next_one_is_whole() {
         let dir = tempfile::tempdir().expect("a folder");
-        let line = serde_json::to_string(&Line::Put(address(1))).expect("is JSON");
+        let line = serde_json::to_string(&JournalEntry::Put(address(1))).expect("is JSON");
         fs::write(dir.path().join(FILE), format!("{line}\n{}", &line[..20])).expect("is written");
         {
             let state = StateDir::open(dir.path()).expect("a state folder");
@@ -395,7 +395,7 @@ mod tests {
     #[tokio::test]
     async fn a_corrupt_ledger_is_kept_aside_and_what_can_be_read_goes_on() {
         let dir = tempfile::tempdir().expect("a folder");
-        let line = |last| serde_json::to_string(&Line::Put(address(last))).expect("is JSON");
+        let line = |last| serde_json::to_string(&JournalEntry::Put(address(last))).expect("is JSON");
         let text = format!("{}\nrubbish\n{}\n", line(1), line(2));
         fs::write(dir.path().join(FILE), &text).expect("is written");
         let (addresses, problems) = reopened(dir.path()).await;
@@ -413,21 +413,21 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join(FILE);
         let (mut journal, _) = Journal::open(&path).expect("a journal");
-        journal.append([Line::Put(address(1))].iter()).expect("is written");
+        journal.append([JournalEntry::Put(address(1))].iter()).expect("is written");
         let half = "{\"put\":{\"ip\"";
         // What a full disk does: a part of it is written, and it cannot be taken back at once.
         let whole = std::mem::replace(
             &mut journal.file,
             OpenOptions::new().append(true).open("/dev/full").expect("opens"),
         );
-        let error = journal.append([Line::Put(address(2))].iter()).expect_err("is full");
+        let error = journal.append([JournalEntry::Put(address(2))].iter()).expect_err("is full");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(journal.torn);
         journal.file = whole;
         journal.file.write_all(half.as_bytes()).expect("is written");
-        journal.append([Line::Put(address(3))].iter()).expect("there is room again");
+        journal.append([JournalEntry::Put(address(3))].iter()).expect("there is room again");
         drop(journal);
-        let read = Read::of(&fs::read(&path).expect("is read"));
+        let read = ParsedJournal::of(&fs::read(&path).expect("is read"));
         assert_eq!(read.held.into_values().collect::<Vec<_>>(), [address(1), address(3)]);
         assert_eq!(read.corrupt, None);
     }

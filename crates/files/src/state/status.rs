@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status, Time, outcome::Serving};
+use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status, Time, outcome::ServingSocket};
 use serde::{Deserialize, Serialize};
 
 use super::StateDir;
-use crate::disk::{self, Durable};
+use crate::disk::{self, Durability};
 
 const FILE: &str = "status.json";
 /// Changes of this time are written together; a file that takes long to write is written less often.
@@ -105,11 +105,11 @@ impl Drop for StatusFile {
 }
 
 /// Where each owner is served by the process that has this state folder, or had it last. Nothing, where that cannot be read.
-pub fn stored_serving(state: &Path) -> Vec<(Owner, Serving)> {
+pub fn stored_serving(state: &Path) -> Vec<(Owner, ServingSocket)> {
     #[derive(Deserialize)]
     struct Served {
         owner: Owner,
-        serving: Vec<Serving>,
+        serving: Vec<ServingSocket>,
     }
     #[derive(Deserialize)]
     struct Page {
@@ -158,7 +158,7 @@ impl Shared {
                 let begun = Instant::now();
                 let services =
                     statuses.iter().map(|(owner, status)| (owner.to_string(), &**status)).collect();
-                let outcome = disk::replace(path, Durable::No, |writer| {
+                let outcome = disk::replace(path, Durability::No, |writer| {
                     serde_json::to_writer_pretty(&mut *writer, &Page { server, services })?;
                     writer.write_all(b"\n")
                 });
@@ -240,7 +240,7 @@ mod tests {
             problems: Vec::new(),
             pool: None,
             announced: None,
-            shown: seaway_model::outcome::Shown::default(),
+            shown: seaway_model::outcome::PublishedAs::default(),
             waits: None,
             takes_over: true,
             unreported: false,

@@ -9,7 +9,7 @@ use std::{
 use seaway_model::MemberWeights;
 
 use super::StateDir;
-use crate::disk::{self, Durable};
+use crate::disk::{self, Durability};
 
 const FILE: &str = "weights.json";
 /// More are not set by hand.
@@ -45,7 +45,7 @@ impl WeightsFile {
                 _ => Ok(()),
             };
         }
-        disk::replace(&self.path, Durable::Yes, |it| {
+        disk::replace(&self.path, Durability::Yes, |it| {
             serde_json::to_writer_pretty(it, weights).map_err(Into::into)
         })
     }
@@ -53,7 +53,7 @@ impl WeightsFile {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{SetWeight, Time, WeightOf};
+    use seaway_model::{Time, WeightOverride, WeightTarget};
 
     use super::*;
 
@@ -62,8 +62,8 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let file = WeightsFile::new(&StateDir::open(root.path()).expect("is free"));
         assert_eq!(file.read().expect("is read"), MemberWeights::default());
-        let set = |service: Option<&str>, member: Option<&str>| SetWeight {
-            of: WeightOf {
+        let set = |service: Option<&str>, member: Option<&str>| WeightOverride {
+            of: WeightTarget {
                 service: service.map(|it| ("default".into(), it.into())),
                 member: member.map(|it| it.parse().expect("an address")),
             },

@@ -15,31 +15,31 @@ const AT_MOST: Duration = Duration::from_millis(40);
 const REPLACED: Duration = Duration::from_millis(15);
 
 #[derive(Default)]
-pub(super) struct Pending {
-    files: HashMap<Name, Mark>,
+pub(super) struct PendingFileEvents {
+    files: HashMap<Name, FileEventState>,
     everything: bool,
     first: Option<Instant>,
     last: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Mark {
+struct FileEventState {
     /// Somebody has written to it and not closed it.
     writing: bool,
     /// Removed; in a moment something else may have its name.
     removed: Option<Instant>,
 }
 
-impl Pending {
+impl PendingFileEvents {
     pub(super) fn note_event(&mut self, file: Name, what: AddWatchFlags, now: Instant) {
         let mark = if what.contains(AddWatchFlags::IN_MODIFY) {
-            Mark { writing: true, removed: None }
+            FileEventState { writing: true, removed: None }
         } else if what.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM) {
-            Mark { writing: false, removed: Some(now) }
+            FileEventState { writing: false, removed: Some(now) }
         } else if what.intersects(AddWatchFlags::IN_ATTRIB) && self.is_writing(&file) {
-            Mark { writing: true, removed: None }
+            FileEventState { writing: true, removed: None }
         } else {
-            Mark::default()
+            FileEventState::default()
         };
         self.files.insert(file, mark);
         if !mark.writing {
@@ -71,7 +71,9 @@ impl Pending {
 
     /// The files to look at now; those that are being written, or were removed this very moment, wait.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Name> {
-        let waits = |mark: &Mark| mark.removed.is_some_and(|at| now.saturating_duration_since(at) < REPLACED);
+        let waits = |mark: &FileEventState| {
+            mark.removed.is_some_and(|at| now.saturating_duration_since(at) < REPLACED)
+        };
         let (mut ready, mut wait) = (Vec::new(), false);
         self.files.retain(|file, mark| {
             let stays = mark.writing || waits(mark);
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_file_is_looked_at_once_its_writer_has_closed_it() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
+        let (mut pending, start) = (PendingFileEvents::default(), Instant::now());
         pending.note_event("a".into(), AddWatchFlags::IN_MODIFY, start);
         assert_eq!(pending.next_due(), None);
         pending.note_event("b".into(), AddWatchFlags::IN_MOVED_TO, start);
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_replaced_is_never_seen_gone() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
+        let (mut pending, start) = (PendingFileEvents::default(), Instant::now());
         pending.note_event("a".into(), AddWatchFlags::IN_DELETE, start);
         assert!(pending.take_due(start + REPLACED / 2).is_empty());
         assert!(pending.next_due().is_some(), "it is looked at later");
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn endless_events_are_served_all_the_same() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
+        let (mut pending, start) = (PendingFileEvents::default(), Instant::now());
         for millis in (0..200).step_by(3) {
             pending.note_event(
                 "a".into(),

@@ -10,14 +10,14 @@ use seaway_files::{
     Folder,
     pem::{PemFiles, PemWatch},
 };
-use seaway_watchdog::{Fault, Pace, Watchdog};
+use seaway_watchdog::{PartFailure, Watchdog, WatchdogTimings};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks often; how long anything takes is not asserted.
-fn watchdog() -> (Watchdog, Receiver<Fault>) {
+fn watchdog() -> (Watchdog, Receiver<PartFailure>) {
     let (tell, told) = channel();
-    let pace = Pace { look: Duration::from_millis(20), limit: Duration::from_millis(400) };
+    let pace = WatchdogTimings { look: Duration::from_millis(20), limit: Duration::from_millis(400) };
     (Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread"), told)
 }
 
@@ -29,7 +29,7 @@ fn a_watch_of_a_folder_that_dies_is_found() {
     let (watchdog, told) = watchdog();
     let _watching = watchdog.watch([watch.part()]);
     fs::write(dir.path().join("a.yaml"), "kind: Service").expect("written");
-    let found = Fault { part: "the watch of the folder of manifests".into(), hangs: false };
+    let found = PartFailure { part: "the watch of the folder of manifests".into(), hangs: false };
     assert_eq!(told.recv_timeout(PATIENCE), Ok(found));
 }
 
@@ -45,7 +45,7 @@ fn a_watch_of_certificates_that_hangs_is_found() {
     let pipe = dir.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
     fs::rename(&pipe, &cert).expect("swapped");
-    let found = Fault { part: "the watcher of certificate files".into(), hangs: true };
+    let found = PartFailure { part: "the watcher of certificate files".into(), hangs: true };
     assert_eq!(told.recv_timeout(PATIENCE), Ok(found));
     // It reads, is through, and goes on.
     drop(fs::OpenOptions::new().write(true).open(&cert).expect("opened"));

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ReloadReason, Work};
+use super::{DiffBuilder, ReloadReason};
 use crate::{
-    document::{CrtEntry, CrtList, Place},
+    document::{CrtEntry, CrtList, FileKind},
     print::tls_terms,
-    runtime::commands::{Command, ListEntry, fits},
+    runtime::commands::{Command, CrtListEntry, fits},
     words::{Folder, Key, Label},
 };
 
-impl Work<'_> {
+impl DiffBuilder<'_> {
     /// What is set, what is added to lists, and what goes.
     pub(super) fn certificates(&mut self) -> (Vec<Command>, Vec<Command>, Vec<Command>) {
         let loaded = self.running.document.clone();
@@ -18,7 +18,7 @@ impl Work<'_> {
         let (mut fresh, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         let mut wanted = BTreeSet::new();
         for (name, pem) in &self.wanted.certificates {
-            let file = Place::Certificates.path(folder, name);
+            let file = FileKind::Certificates.path(folder, name);
             let now = self.running.certificates.get(&file);
             if now != Some(pem) {
                 match fits(pem) {
@@ -33,7 +33,7 @@ impl Work<'_> {
             wanted.insert(file);
         }
         for (name, list) in &self.wanted.crt_lists {
-            let path = Place::CrtLists.path(folder, name);
+            let path = FileKind::CrtLists.path(folder, name);
             match self.running.crt_lists.get(&path).cloned() {
                 None => self.reload(ReloadReason::CrtList),
                 Some(now) if now != list.entries => {
@@ -70,8 +70,8 @@ impl Work<'_> {
         } else if order(after.iter().copied()) != order(&wanted.entries) {
             self.reload(ReloadReason::CertificateOrder);
         }
-        let entry = |it: &CrtEntry| ListEntry {
-            file: Place::Certificates.path(folder, &it.certificate),
+        let entry = |it: &CrtEntry| CrtListEntry {
+            file: FileKind::Certificates.path(folder, &it.certificate),
             entry: it.clone(),
             terms: tls_terms(&it.tls, folder),
         };

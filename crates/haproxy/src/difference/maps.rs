@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{ReloadReason, Work};
+use super::{DiffBuilder, ReloadReason};
 use crate::{
-    document::{Find, Map, Place},
+    document::{FileKind, Map, MapMatch},
     runtime::commands::Command,
     words::Key,
 };
@@ -12,12 +12,12 @@ use crate::{
 /// More than this are sent as a new version of the map.
 const MOST_KEYS: usize = 64;
 
-impl Work<'_> {
+impl DiffBuilder<'_> {
     pub(super) fn maps(&mut self) -> Vec<Command> {
         let mut commands = Vec::new();
         let loaded = self.running.document.clone();
         for (name, map) in &self.wanted.maps {
-            let path = Place::Maps.path(&loaded.global.folder, name);
+            let path = FileKind::Maps.path(&loaded.global.folder, name);
             let is_known = loaded.maps.get(name).is_some_and(|it| it.find == map.find);
             match self.running.maps.get(&path).filter(|_| is_known) {
                 None => self.reload(ReloadReason::Map),
@@ -32,7 +32,7 @@ impl Work<'_> {
 fn changes(path: &str, now: &[(Key, Key)], map: &Map) -> Vec<Command> {
     let whole = || vec![Command::ReplaceMap { map: path.to_owned(), entries: map.entries.clone() }];
     // There the order counts, and a key that is added stands last.
-    if map.find == Find::Suffix {
+    if map.find == MapMatch::Suffix {
         return whole();
     }
     let before: BTreeMap<&Key, &Key> = now.iter().map(|(key, value)| (key, value)).collect();

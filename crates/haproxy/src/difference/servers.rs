@@ -1,23 +1,23 @@
 //! Members in their slots: who joins, who changes, who leaves.
 
-use super::{ReloadReason, Work};
+use super::{DiffBuilder, ReloadReason};
 use crate::{
-    document::{Balance, Settings, Slot, SlotMember, SlotState, Stick},
-    running::{Running, ServerNow},
-    runtime::commands::{Command, NewServer, Server, ServerState},
+    document::{Balance, Settings, Slot, SlotMember, SlotState, Stickiness},
+    running::{RunningConfig, RunningServer},
+    runtime::commands::{Command, NewServer, ServerName, ServerState},
     words::Label,
 };
 
 #[derive(Default)]
-pub(super) struct Servers {
+pub(super) struct ServerChanges {
     pub(super) joining: Vec<Command>,
     /// After new members, so that there is always one.
     pub(super) leaving: Vec<Command>,
 }
 
-impl Work<'_> {
-    pub(super) fn servers(&mut self) -> Servers {
-        let mut commands = Servers::default();
+impl DiffBuilder<'_> {
+    pub(super) fn servers(&mut self) -> ServerChanges {
+        let mut commands = ServerChanges::default();
         let brought = self.running.brought.clone();
         let is_same = |name: &Label| {
             let before = brought.as_ref().and_then(|it| it.backends.get(name));
@@ -37,15 +37,15 @@ impl Work<'_> {
     }
 
     /// Of one backend that is to have these slots.
-    pub(super) fn servers_of(&mut self, name: &Label, slots: &[Slot], commands: &mut Servers) {
+    pub(super) fn servers_of(&mut self, name: &Label, slots: &[Slot], commands: &mut ServerChanges) {
         let running = self.running;
         if let Some(settings) = self.backend(name).map(|it| it.settings.clone()) {
             let servers = running.servers.get(name);
             for slot in slots {
                 let Some(member) = &slot.member else { continue };
-                let server = Server { backend: name.clone(), name: slot.name.clone() };
+                let server = ServerName { backend: name.clone(), name: slot.name.clone() };
                 match servers.and_then(|it| it.get(&slot.name)) {
-                    Some(now) => self.change(commands, &server, now, &ServerNow::of(slot), &settings),
+                    Some(now) => self.change(commands, &server, now, &RunningServer::of(slot), &settings),
                     None => self.add(commands, &server, member, &settings),
                 }
             }
@@ -54,11 +54,11 @@ impl Work<'_> {
     }
 
     /// Those that are in no slot any more.
-    fn drain(&self, name: &Label, slots: &[Slot], commands: &mut Servers) {
+    fn drain(&self, name: &Label, slots: &[Slot], commands: &mut ServerChanges) {
         let servers = self.running.servers.get(name).into_iter().flatten();
         for (server, _) in servers.filter(|(_, it)| it.state == ServerState::Ready) {
             if !is_member(slots, server) {
-                let server = Server { backend: name.clone(), name: server.clone() };
+                let server = ServerName { backend: name.clone(), name: server.clone() };
                 commands.leaving.push(Command::SetState(server, ServerState::Drain));
             }
         }
@@ -66,10 +66,10 @@ impl Work<'_> {
 
     fn change(
         &mut self,
-        commands: &mut Servers,
-        server: &Server,
-        now: &ServerNow,
-        wanted: &ServerNow,
+        commands: &mut ServerChanges,
+        server: &ServerName,
+        now: &RunningServer,
+        wanted: &RunningServer,
         settings: &Settings,
     ) {
         if (now.backup, &now.tls_name) != (wanted.backup, &wanted.tls_name) {
@@ -93,7 +93,13 @@ impl Work<'_> {
         list.extend(changes);
     }
 
-    fn add(&mut self, commands: &mut Servers, server: &Server, member: &SlotMember, settings: &Settings) {
+    fn add(
+        &mut self,
+        commands: &mut ServerChanges,
+        server: &ServerName,
+        member: &SlotMember,
+        settings: &Settings,
+    ) {
         let Some(new) = added(member, settings) else {
             self.reload(ReloadReason::Slots);
             return;
@@ -107,7 +113,7 @@ impl Work<'_> {
 /// version has no word for something.
 fn added(member: &SlotMember, settings: &Settings) -> Option<NewServer> {
     let of = &settings.server;
-    let has_cookie = matches!(settings.stick, Some(Stick::Cookie { .. }));
+    let has_cookie = matches!(settings.stick, Some(Stickiness::Cookie { .. }));
     // HAProxy adds servers only where the balance does not follow their order.
     let is_dynamic =
         matches!(settings.balance, Balance::RoundRobin | Balance::LeastConnections | Balance::RandomTwo);
@@ -148,10 +154,10 @@ fn added(member: &SlotMember, settings: &Settings) -> Option<NewServer> {
 }
 
 /// Servers of a backend with these slots that drain because nothing wants them; what is to be done once they have no connection left.
-pub fn leaving_of(running: &Running, backend: &Label, slots: &[Slot]) -> Vec<Server> {
+pub fn leaving_of(running: &RunningConfig, backend: &Label, slots: &[Slot]) -> Vec<ServerName> {
     let servers = running.servers.get(backend).into_iter().flatten();
     let drained = servers.filter(|(name, it)| it.state == ServerState::Drain && !is_member(slots, name));
-    drained.map(|(name, _)| Server { backend: backend.clone(), name: name.clone() }).collect()
+    drained.map(|(name, _)| ServerName { backend: backend.clone(), name: name.clone() }).collect()
 }
 
 fn is_member(slots: &[Slot], name: &Label) -> bool {

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     Version,
     document::*,
-    runtime::commands::{Command, Server, ServerState},
+    runtime::commands::{Command, ServerName, ServerState},
     words::{Folder, Key, Label, Text},
 };
 
@@ -46,7 +46,7 @@ fn frontend(strict: bool) -> Frontend {
         about: Text::new("").expect("of the alphabet"),
         binds: Vec::new(),
         floating: BTreeSet::new(),
-        tls: Some(BindTls { crt_list: label("list"), strict, terms: TlsTerms::default(), http2: false }),
+        tls: Some(BindTls { crt_list: label("list"), strict, terms: TlsOptions::default(), http2: false }),
         sources: Vec::new(),
         denied: Vec::new(),
         proxy_from: Vec::new(),
@@ -74,7 +74,7 @@ fn slot_member() -> impl Strategy<Value = Option<SlotMember>> {
 }
 
 fn backend() -> impl Strategy<Value = Backend> {
-    let cookie = || Stick::Cookie { name: label("c"), insert: true };
+    let cookie = || Stickiness::Cookie { name: label("c"), insert: true };
     let settings =
         (prop::bool::weighted(0.03), prop::bool::weighted(0.03)).prop_map(move |(checked, sticks)| {
             Settings {
@@ -107,7 +107,7 @@ fn documents() -> impl Strategy<Value = Document> {
                 document.backends.insert(label(&format!("b{number}")), it);
             }
             for (name, find, entries) in
-                [("prefix", Find::Prefix, prefixes), ("suffix", Find::Suffix, suffixes)]
+                [("prefix", MapMatch::Prefix, prefixes), ("suffix", MapMatch::Suffix, suffixes)]
             {
                 let mut known = BTreeMap::new();
                 // In the order in which they came, without a second of any key.
@@ -119,7 +119,7 @@ fn documents() -> impl Strategy<Value = Document> {
             for (certificate, names, modern) in list {
                 let entry = CrtEntry {
                     certificate: label(&format!("c{certificate}")),
-                    tls: TlsTerms { modern, clients: None },
+                    tls: TlsOptions { modern, clients: None },
                     names: names.iter().map(|it| key(&format!("n{it}"))).collect(),
                 };
                 if !listed.contains(&entry) {
@@ -179,7 +179,7 @@ impl Model {
         for line in command.lines() {
             assert!(line.bytes().is_some(), "{command} is one command");
         }
-        let at = |at: &Server| {
+        let at = |at: &ServerName| {
             assert!(self.servers.contains_key(&at.to_string()), "No such server.");
             at.to_string()
         };
@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn commands_bring_what_is_wanted_or_a_reload_is_asked_for(first in documents(), others in vec(documents(), 1..4)) {
         let mut model = Model::load(&first);
-        let mut running = Running::loaded(Arc::new(first));
+        let mut running = RunningConfig::loaded(Arc::new(first));
         for wanted in others {
             let difference = Difference::between(&running, &wanted);
             let always = difference.reloads.is_empty().then(|| &model.names() & &Model::load(&wanted).names());
@@ -319,14 +319,14 @@ proptest! {
                 prop_assert_eq!(&Difference::between(&running, &wanted).reloads, &difference.reloads);
                 prop_assert_eq!(Difference::between(&running, &wanted).commands, Vec::new());
                 model = Model::load(&wanted);
-                running = Running::loaded(Arc::new(wanted));
+                running = RunningConfig::loaded(Arc::new(wanted));
             }
         }
     }
 
     #[test]
     fn the_same_document_needs_nothing(document in documents()) {
-        let running = Running::loaded(Arc::new(document.clone()));
+        let running = RunningConfig::loaded(Arc::new(document.clone()));
         prop_assert_eq!(Difference::between(&running, &document), Difference::default());
     }
 }
@@ -335,7 +335,7 @@ proptest! {
     /// Looking at the backends that have other members says the same as looking at all.
     #[test]
     fn of_members_alone_the_same_is_told(one in documents(), other in documents()) {
-        let running = Running::loaded(Arc::new(one.clone()));
+        let running = RunningConfig::loaded(Arc::new(one.clone()));
         let mut wanted = one.clone();
         let mut changed = BTreeMap::new();
         for (name, backend) in &mut wanted.backends {
@@ -357,18 +357,18 @@ fn reloads(change: impl Fn(&mut Document)) -> Vec<ReloadReason> {
         serves: "it".into(),
         about: Text::new("").expect("of the alphabet"),
         settings: Settings {
-            stick: Some(Stick::Cookie { name: label("c"), insert: true }),
+            stick: Some(Stickiness::Cookie { name: label("c"), insert: true }),
             ..Settings::default()
         },
         slots: vec![slot(1), slot(2)],
     };
     document.backends.insert(label("b0"), backend);
-    document.maps.insert(label("m"), Map { find: Find::Exact, entries: Vec::new() });
+    document.maps.insert(label("m"), Map { find: MapMatch::Exact, entries: Vec::new() });
     let entry =
-        |name: &str| CrtEntry { certificate: label("c"), tls: TlsTerms::default(), names: vec![key(name)] };
+        |name: &str| CrtEntry { certificate: label("c"), tls: TlsOptions::default(), names: vec![key(name)] };
     document.crt_lists.insert(label("list"), CrtList { entries: vec![entry("one"), entry("two")] });
     document.certificates.insert(label("c"), Pem::new("chain", "key"));
-    let running = Running::loaded(Arc::new(document.clone()));
+    let running = RunningConfig::loaded(Arc::new(document.clone()));
     change(&mut document);
     Difference::between(&running, &document).reloads.into_keys().collect()
 }

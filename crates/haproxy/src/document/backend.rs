@@ -57,10 +57,10 @@ pub struct Settings {
     pub is_http: bool,
     pub balance: Balance,
     pub check: Option<Check>,
-    pub stick: Option<Stick>,
+    pub stick: Option<Stickiness>,
     pub timeouts: ServerTimeouts,
     pub retries: Option<u8>,
-    pub reuse: Reuse,
+    pub reuse: ConnectionReuse,
     /// Bytes of a request's body.
     pub body: Option<u64>,
     /// Media types; none: those that are text.
@@ -70,7 +70,7 @@ pub struct Settings {
     /// In this order.
     pub rules: Vec<HttpRule>,
     /// What is answered, in place of members.
-    pub answer: Option<Answer>,
+    pub answer: Option<ImmediateResponse>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,8 +103,9 @@ pub struct HttpCheck {
     pub expect: Option<Text>,
 }
 
+/// How a client keeps its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stick {
+pub enum Stickiness {
     ClientIp(Duration),
     /// Ours, which members never see; or theirs, which gets our mark.
     Cookie {
@@ -125,7 +126,7 @@ pub struct ServerTimeouts {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reuse {
+pub enum ConnectionReuse {
     #[default]
     Safe,
     Always,
@@ -156,9 +157,9 @@ pub enum HttpRule {
     AllowFrom(Vec<IpNet>),
     /// 403 for these.
     DenyFrom(Vec<IpNet>),
-    SetHeader(Way, Label, Text),
-    AddHeader(Way, Label, Text),
-    RemoveHeader(Way, Label),
+    SetHeader(MessageDirection, Label, Text),
+    AddHeader(MessageDirection, Label, Text),
+    RemoveHeader(MessageDirection, Label),
     /// What begins the path by whole segments, the longest first, and what stands there then.
     ReplacePrefix(Vec<PlainPath>, PlainPath),
     SetPath(PlainPath),
@@ -166,13 +167,14 @@ pub enum HttpRule {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum MessageDirection {
     Request,
     Response,
 }
 
+/// A response that HAProxy gives without a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ImmediateResponse {
     /// What is not said stays as the request has it.
     Redirect { scheme: Option<Scheme>, host: Option<Label>, port: Option<u16>, code: u16 },
     /// A body of [`super::Document::pages`], or the usual words.

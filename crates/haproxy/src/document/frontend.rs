@@ -36,13 +36,13 @@ pub struct BindTls {
     pub crt_list: Label,
     /// A client that asks for no name that is served is refused.
     pub strict: bool,
-    pub terms: TlsTerms,
+    pub terms: TlsOptions,
     pub http2: bool,
 }
 
 /// How TLS is spoken: with all clients of a bind, or with those that ask for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TlsTerms {
+pub struct TlsOptions {
     /// TLS 1.3 alone.
     pub modern: bool,
     /// A file of [`super::Document::authorities`], and whether a client without a certificate is refused.
@@ -81,7 +81,7 @@ pub struct HttpRouting {
     /// A path is guarded: paths that members may take for it are refused.
     pub respelled: Option<Respelled>,
     /// Where the maps' value is no backend, but a choice by what else the request is.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<RouteChoice>,
     /// Whose `X-Forwarded-…` goes on.
     pub trusted: Vec<IpNet>,
     pub request_id: bool,
@@ -104,7 +104,7 @@ pub struct Respelled {
 
 /// The first of its alternatives whose conditions hold; if none does, there is no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct RouteChoice {
     pub name: Label,
     pub alternatives: Vec<Alternative>,
 }

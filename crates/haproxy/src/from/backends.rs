@@ -7,26 +7,33 @@ use seaway_model::{
     load_balancer::{Action, Member, MemberState, Protocol, Rule},
 };
 
-use super::{Work, about, frontends::Here, readable, settings::Timed, slots};
+use super::{
+    DocumentBuilder, about, frontends::FrontendContext, readable, settings::ListenerSettings, slots,
+};
 use crate::{
-    document::{Answer, Backend, Document, HttpRule, Settings, Slot, SlotMember, SlotState},
+    document::{Backend, Document, HttpRule, ImmediateResponse, Settings, Slot, SlotMember, SlotState},
     words::{Label, digest},
 };
 
 /// What a rule adds to a pool.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Extra {
+pub(super) struct RuleSettings {
     pub(super) rules: Vec<HttpRule>,
     pub(super) retries: Option<u8>,
 }
 
-impl Work<'_> {
-    pub(super) fn pool(&mut self, here: &Here<'_>, id: &PoolId) -> Option<Label> {
-        self.pool_with(here, id, &Extra::default())
+impl DocumentBuilder<'_> {
+    pub(super) fn pool(&mut self, here: &FrontendContext<'_>, id: &PoolId) -> Option<Label> {
+        self.pool_with(here, id, &RuleSettings::default())
     }
 
     /// `None`: there is no such pool.
-    pub(super) fn pool_with(&mut self, here: &Here<'_>, id: &PoolId, extra: &Extra) -> Option<Label> {
+    pub(super) fn pool_with(
+        &mut self,
+        here: &FrontendContext<'_>,
+        id: &PoolId,
+        extra: &RuleSettings,
+    ) -> Option<Label> {
         let pool = here.load_balancer.pools.get(id)?;
         let mut serves = format!("{}/{id}", here.called);
         let is_plain = extra.rules.is_empty() && extra.retries.is_none();
@@ -59,7 +66,13 @@ impl Work<'_> {
     }
 
     /// Without members.
-    pub(super) fn answering(&mut self, here: &Here<'_>, rule: &Rule, extra: Extra, answer: Answer) -> Label {
+    pub(super) fn answering(
+        &mut self,
+        here: &FrontendContext<'_>,
+        rule: &Rule,
+        extra: RuleSettings,
+        answer: ImmediateResponse,
+    ) -> Label {
         let serves = format!("{}/answer/{}", here.called, digest(&format!("{:?}{answer:?}", extra.rules)));
         let settings =
             Settings { is_http: true, rules: extra.rules, answer: Some(answer), ..Settings::default() };
@@ -103,15 +116,18 @@ impl Work<'_> {
 
 /// Backends of before, as each of now looks for its own.
 #[derive(Default)]
-pub(super) struct Before<'a> {
+pub(super) struct PreviousBackends<'a> {
     by_what: HashMap<&'a str, &'a Label>,
     spares: Vec<(&'a Label, &'a Backend)>,
 }
 
-impl<'a> Before<'a> {
-    pub(super) fn of(document: &'a Document) -> Before<'a> {
+impl<'a> PreviousBackends<'a> {
+    pub(super) fn of(document: &'a Document) -> PreviousBackends<'a> {
         let (spares, others): (Vec<_>, Vec<_>) = document.backends.iter().partition(|(_, it)| it.is_spare());
-        Before { by_what: others.into_iter().map(|(name, it)| (&*it.serves, name)).collect(), spares }
+        PreviousBackends {
+            by_what: others.into_iter().map(|(name, it)| (&*it.serves, name)).collect(),
+            spares,
+        }
     }
 }
 
@@ -172,10 +188,10 @@ fn slot_member(pool: &Pool, member: &Member, largest: u32) -> SlotMember {
 }
 
 /// The first listener of each protocol that leads to a pool.
-pub(super) struct Leading<'l>(HashMap<(Protocol, &'l PoolId), &'l Listener>);
+pub(super) struct ListenersByPool<'l>(HashMap<(Protocol, &'l PoolId), &'l Listener>);
 
-impl<'l> Leading<'l> {
-    pub(super) fn of(load_balancer: &'l LoadBalancer) -> Leading<'l> {
+impl<'l> ListenersByPool<'l> {
+    pub(super) fn of(load_balancer: &'l LoadBalancer) -> ListenersByPool<'l> {
         let mut leading = HashMap::new();
         for listener in load_balancer.listeners.values() {
             for rule in &listener.rules {
@@ -185,15 +201,15 @@ impl<'l> Leading<'l> {
                 }
             }
         }
-        Leading(leading)
+        ListenersByPool(leading)
     }
 }
 
 /// What the first listener that leads there says, or this one: a backend has its own timeouts.
-fn timed(here: &Here<'_>, id: &PoolId) -> Timed {
+fn timed(here: &FrontendContext<'_>, id: &PoolId) -> ListenerSettings {
     let protocol = here.listener.protocol;
     let listener = here.leading.0.get(&(protocol, id)).copied().unwrap_or(here.listener);
-    Timed {
+    ListenerSettings {
         is_http: protocol == Protocol::Http,
         timeouts: listener.timeouts,
         body: listener.http.limits.body,

@@ -6,20 +6,20 @@ use seaway_model::{
 };
 
 use super::{
-    Work,
-    backends::Extra,
-    frontends::{Here, LONGEST_PAGE},
+    DocumentBuilder,
+    backends::RuleSettings,
+    frontends::{FrontendContext, LONGEST_PAGE},
 };
 use crate::{
-    document::{Answer, HttpRule, Scheme, Way},
+    document::{HttpRule, ImmediateResponse, MessageDirection, Scheme},
     words::{Label, PlainPath, Text},
 };
 
-impl Work<'_> {
+impl DocumentBuilder<'_> {
     /// The backends that a match of a rule leads to, by weight.
     pub(super) fn targets(
         &mut self,
-        here: &Here<'_>,
+        here: &FrontendContext<'_>,
         rule: &Rule,
         path: Option<&PathMatch>,
     ) -> Vec<(Label, u32)> {
@@ -45,7 +45,10 @@ impl Work<'_> {
                     );
                     return nobody(self);
                 }
-                return vec![(self.answering(here, rule, extra, Answer::Return { code: *code, page }), 1)];
+                return vec![(
+                    self.answering(here, rule, extra, ImmediateResponse::Return { code: *code, page }),
+                    1,
+                )];
             }
         };
         let mut to = Vec::new();
@@ -57,7 +60,12 @@ impl Work<'_> {
     }
 
     /// `None`: the rule restricts by what HAProxy cannot, and what it guards is not served.
-    fn extra(&mut self, here: &Here<'_>, rule: &Rule, path: Option<&PathMatch>) -> Option<Extra> {
+    fn extra(
+        &mut self,
+        here: &FrontendContext<'_>,
+        rule: &Rule,
+        path: Option<&PathMatch>,
+    ) -> Option<RuleSettings> {
         let owner = &rule.owner;
         let tls = rule.tls.as_ref();
         for (present, option, what) in [
@@ -87,7 +95,7 @@ impl Work<'_> {
             return None;
         }
         debug_assert!(by_address || !rule.is_restricted());
-        let mut extra = Extra::default();
+        let mut extra = RuleSettings::default();
         if !rule.sources.is_empty() {
             extra.rules.push(HttpRule::AllowFrom(rule.sources.clone()));
         }
@@ -134,8 +142,8 @@ impl Work<'_> {
         rules: &mut Vec<HttpRule>,
     ) -> bool {
         match filter {
-            Filter::RequestHeaders(change) => headers(Way::Request, change, rules),
-            Filter::ResponseHeaders(change) => headers(Way::Response, change, rules),
+            Filter::RequestHeaders(change) => headers(MessageDirection::Request, change, rules),
+            Filter::ResponseHeaders(change) => headers(MessageDirection::Response, change, rules),
             Filter::RewritePrefix(by) => prefix(rule, path, by, rules).is_some(),
             Filter::RewritePath(by) => {
                 PlainPath::new(by).map(|it| rules.push(HttpRule::SetPath(it))).is_some()
@@ -153,7 +161,7 @@ impl Work<'_> {
         redirect: &Redirect,
         path: Option<&PathMatch>,
         rules: &mut Vec<HttpRule>,
-    ) -> Option<Answer> {
+    ) -> Option<ImmediateResponse> {
         let scheme = match redirect.scheme.as_deref() {
             None => Some(None),
             Some("http") => Some(Some(Scheme::Http)),
@@ -173,7 +181,7 @@ impl Work<'_> {
         };
         match (scheme, host, rewritten) {
             (Some(scheme), Some(host), Some(())) if matches!(redirect.code, 301 | 302 | 303 | 307 | 308) => {
-                Some(Answer::Redirect { scheme, host, port: redirect.port, code: redirect.code })
+                Some(ImmediateResponse::Redirect { scheme, host, port: redirect.port, code: redirect.code })
             }
             _ => {
                 let what = "a redirect by another code than 301, 302, 303, 307 or 308, or to characters that HAProxy would read otherwise: requests are answered by 503";
@@ -184,7 +192,7 @@ impl Work<'_> {
     }
 }
 
-fn headers(way: Way, change: &HeaderChange, rules: &mut Vec<HttpRule>) -> bool {
+fn headers(way: MessageDirection, change: &HeaderChange, rules: &mut Vec<HttpRule>) -> bool {
     let values = |list: &[(Name, Name)]| -> Option<Vec<(Label, Text)>> {
         let pair = |(name, value): &(Name, Name)| {
             // HAProxy takes no empty value.

@@ -8,39 +8,46 @@ use std::{
 
 use seaway_model::{
     L4, Listener, LoadBalancer, Owner, Reason,
-    load_balancer::{Action, Bind, Protocol, Trace},
+    load_balancer::{Action, Bind, Protocol, TracePolicy},
 };
 
-use super::{Work, about, backends::Leading, called, readable};
+use super::{DocumentBuilder, about, backends::ListenersByPool, called, readable};
 use crate::{
-    document::{ClientTimeouts, Find, Frontend, HttpRouting, Map, Routing},
+    document::{ClientTimeouts, Frontend, HttpRouting, Map, MapMatch, Routing},
     words::{Key, Label, Text},
 };
 
 /// Of a load balancer, as its listeners are worked on.
-pub(super) struct Here<'l> {
+pub(super) struct FrontendContext<'l> {
     pub(super) owner: &'l Owner,
     pub(super) load_balancer: &'l LoadBalancer,
     /// What names of its backends begin with.
     pub(super) called: String,
     pub(super) listener: &'l Listener,
-    pub(super) leading: &'l Leading<'l>,
+    pub(super) leading: &'l ListenersByPool<'l>,
     /// The listener's frontend.
     pub(super) name: Label,
 }
 
-impl Work<'_> {
+impl DocumentBuilder<'_> {
     pub(super) fn load_balancer(&mut self, owner: &Owner, load_balancer: &LoadBalancer) {
         let called = called(owner);
-        let leading = Leading::of(load_balancer);
+        let leading = ListenersByPool::of(load_balancer);
         for listener in load_balancer.listeners.values() {
             let name = readable(&format!("{called}/{}", listener.port));
             let called = called.clone();
-            self.listener(Here { owner, load_balancer, called, listener, leading: &leading, name });
+            self.listener(FrontendContext {
+                owner,
+                load_balancer,
+                called,
+                listener,
+                leading: &leading,
+                name,
+            });
         }
     }
 
-    fn listener(&mut self, here: Here<'_>) {
+    fn listener(&mut self, here: FrontendContext<'_>) {
         let listener = here.listener;
         if listener.l4 != L4::Tcp {
             let what = format!("HAProxy serves no {}: port {} is left out", listener.l4, listener.port);
@@ -70,7 +77,7 @@ impl Work<'_> {
         }
         let (is_http, passes_tls) = (
             listener.protocol == Protocol::Http,
-            listener.tls.as_ref().is_some_and(|tls| !tls.through.is_empty() && !tls.ends_here()),
+            listener.tls.as_ref().is_some_and(|tls| !tls.through.is_empty() && !tls.terminates_tls()),
         );
         let tls = match &listener.tls {
             Some(tls) if !passes_tls => match self.tls(&here, tls) {
@@ -112,7 +119,7 @@ impl Work<'_> {
     }
 
     /// To one pool; a listener of TCP has one rule.
-    fn everything(&mut self, here: &Here<'_>) -> Option<Routing> {
+    fn everything(&mut self, here: &FrontendContext<'_>) -> Option<Routing> {
         let rule = here.listener.rules.first()?;
         let guarded = !rule.sources.is_empty() || !rule.denied.is_empty();
         match &rule.action {
@@ -131,7 +138,7 @@ impl Work<'_> {
         }
     }
 
-    fn by_tls_name(&mut self, here: &Here<'_>) -> Option<Routing> {
+    fn by_tls_name(&mut self, here: &FrontendContext<'_>) -> Option<Routing> {
         let tls = here.listener.tls.as_ref()?;
         let (mut exact, mut suffix) = (Vec::new(), Vec::new());
         for (host, to) in &tls.through {
@@ -148,21 +155,21 @@ impl Work<'_> {
             }
         }
         Some(Routing::ByTlsName {
-            exact: self.map(here, "exact", Find::Exact, exact),
-            suffix: self.map(here, "suffix", Find::Suffix, suffix),
+            exact: self.map(here, "exact", MapMatch::Exact, exact),
+            suffix: self.map(here, "suffix", MapMatch::Suffix, suffix),
         })
     }
 
     pub(super) fn map(
         &mut self,
-        here: &Here<'_>,
+        here: &FrontendContext<'_>,
         what: &str,
-        find: Find,
+        find: MapMatch,
         mut entries: Vec<(Key, Key)>,
     ) -> Label {
         entries.sort_unstable();
         entries.dedup_by(|one, other| one.0 == other.0);
-        if find == Find::Suffix {
+        if find == MapMatch::Suffix {
             // The first that fits is taken: the longest.
             entries.sort_by_key(|(key, _)| std::cmp::Reverse(key.as_str().len()));
         }
@@ -171,11 +178,11 @@ impl Work<'_> {
         name
     }
 
-    fn http(&mut self, here: &Here<'_>) -> HttpRouting {
+    fn http(&mut self, here: &FrontendContext<'_>) -> HttpRouting {
         let (listener, http) = (here.listener, &here.listener.http);
         let owner = &listener.owner;
         let via = http.via.as_ref().and_then(|it| Text::new(it));
-        if http.trace == Trace::Make {
+        if http.trace == TracePolicy::Make {
             self.unsupported(owner, "", "HAProxy begins no trace: a request without traceparent gets none");
         }
         let forwarded = http.forwarded && self.document.version.abilities().forwarded;
@@ -196,9 +203,9 @@ impl Work<'_> {
         }
         let routes = self.routes(here);
         HttpRouting {
-            exact: self.map(here, "exact", Find::Exact, routes.exact),
-            prefix: self.map(here, "prefix", Find::Prefix, routes.prefix),
-            suffix: self.map(here, "suffix", Find::Suffix, routes.suffix),
+            exact: self.map(here, "exact", MapMatch::Exact, routes.exact),
+            prefix: self.map(here, "prefix", MapMatch::Prefix, routes.prefix),
+            suffix: self.map(here, "suffix", MapMatch::Suffix, routes.suffix),
             respelled: super::respelled::respelled(listener),
             choices: routes.choices,
             trusted: http.trusted.clone(),

@@ -16,12 +16,12 @@ use seaway_model::{
 };
 
 use super::{
-    Work,
-    frontends::Here,
+    DocumentBuilder,
+    frontends::FrontendContext,
     respelled::{canonical, is_guarded},
 };
 use crate::{
-    document::{Alternative, Choice, Condition},
+    document::{Alternative, Condition, RouteChoice},
     words::{Key, Label, Text, digest},
 };
 
@@ -30,12 +30,12 @@ pub(super) struct Routes {
     pub(super) exact: Vec<(Key, Key)>,
     pub(super) prefix: Vec<(Key, Key)>,
     pub(super) suffix: Vec<(Key, Key)>,
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Vec<RouteChoice>,
 }
 
 /// Where rules are looked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
+enum HostScope {
     Exact(Name),
     /// After the `*.`.
     Under(Name),
@@ -43,7 +43,7 @@ enum Scope {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum PathKey {
     Exact(String),
     /// Without a slash at its end.
     Prefix(String),
@@ -58,8 +58,8 @@ struct Candidate {
 }
 
 #[derive(Debug, Default)]
-struct Paths {
-    of: BTreeMap<Place, Vec<Candidate>>,
+struct HostPaths {
+    of: BTreeMap<PathKey, Vec<Candidate>>,
     /// A rule that guards something cannot be told from others here: nothing is served.
     closed: bool,
 }
@@ -72,15 +72,15 @@ pub(super) fn host_key(host: &HostPattern) -> Option<(Key, bool)> {
     }
 }
 
-impl Work<'_> {
-    pub(super) fn routes(&mut self, here: &Here<'_>) -> Routes {
-        let mut scopes: BTreeMap<Scope, Paths> = BTreeMap::new();
+impl DocumentBuilder<'_> {
+    pub(super) fn routes(&mut self, here: &FrontendContext<'_>) -> Routes {
+        let mut scopes: BTreeMap<HostScope, HostPaths> = BTreeMap::new();
         for (place, rule) in here.listener.rules.iter().enumerate() {
             self.rule(here, rule, place, &mut scopes);
         }
         let closed = self.closed(&scopes);
         for paths in scopes.values_mut().filter(|paths| paths.closed) {
-            paths.of = BTreeMap::from([(Place::Prefix(String::new()), closed.clone())]);
+            paths.of = BTreeMap::from([(PathKey::Prefix(String::new()), closed.clone())]);
         }
         for list in scopes.values_mut().flat_map(|paths| paths.of.values_mut()) {
             list.sort_by_key(|it| it.rank);
@@ -88,7 +88,7 @@ impl Work<'_> {
         flattened(&scopes)
     }
 
-    fn closed(&mut self, scopes: &BTreeMap<Scope, Paths>) -> Vec<Candidate> {
+    fn closed(&mut self, scopes: &BTreeMap<HostScope, HostPaths>) -> Vec<Candidate> {
         if !scopes.values().any(|paths| paths.closed) {
             return Vec::new();
         }
@@ -96,21 +96,27 @@ impl Work<'_> {
         vec![Candidate { rank: Default::default(), conditions: Vec::new(), to }]
     }
 
-    fn rule(&mut self, here: &Here<'_>, rule: &Rule, number: usize, scopes: &mut BTreeMap<Scope, Paths>) {
+    fn rule(
+        &mut self,
+        here: &FrontendContext<'_>,
+        rule: &Rule,
+        number: usize,
+        scopes: &mut BTreeMap<HostScope, HostPaths>,
+    ) {
         const EVERYTHING: &[Match] =
             &[Match { path: None, method: None, headers: Vec::new(), query: Vec::new() }];
-        let mut hosts: Vec<Scope> = Vec::new();
+        let mut hosts: Vec<HostScope> = Vec::new();
         for host in &rule.hosts {
             match (host_key(host), host) {
-                (Some(_), HostPattern::Exact(name)) => hosts.push(Scope::Exact(name.clone())),
-                (Some(_), HostPattern::Under(name)) => hosts.push(Scope::Under(name.clone())),
+                (Some(_), HostPattern::Exact(name)) => hosts.push(HostScope::Exact(name.clone())),
+                (Some(_), HostPattern::Under(name)) => hosts.push(HostScope::Under(name.clone())),
                 (None, _) => {
                     self.unsupported(&rule.owner, "host", "a host name has other characters than names have")
                 }
             }
         }
         if rule.hosts.is_empty() {
-            hosts.push(Scope::Any);
+            hosts.push(HostScope::Any);
         }
         for wanted in if rule.matches.is_empty() { EVERYTHING } else { &rule.matches } {
             let path = match &wanted.path {
@@ -118,10 +124,10 @@ impl Work<'_> {
                 path => path.clone(),
             };
             let place = match &path {
-                None => Some(Place::Prefix(String::new())),
-                Some(PathMatch::Exact(path)) => key_of(path).map(Place::Exact),
+                None => Some(PathKey::Prefix(String::new())),
+                Some(PathMatch::Exact(path)) => key_of(path).map(PathKey::Exact),
                 Some(PathMatch::Prefix(path)) => {
-                    key_of(path).map(|it| Place::Prefix(it.trim_end_matches('/').into()))
+                    key_of(path).map(|it| PathKey::Prefix(it.trim_end_matches('/').into()))
                 }
                 Some(PathMatch::Regex(_)) => None,
             };
@@ -216,43 +222,45 @@ fn conditions(wanted: &Match) -> (Vec<Condition>, bool) {
     (said, whole)
 }
 
-fn flattened(scopes: &BTreeMap<Scope, Paths>) -> Routes {
+fn flattened(scopes: &BTreeMap<HostScope, HostPaths>) -> Routes {
     let mut routes = Routes::default();
     let mut choices = BTreeMap::new();
     for (scope, own) in scopes {
         let chain = chain(scope, scopes);
-        let root = own.of.get(&Place::Prefix(String::new()));
+        let root = own.of.get(&PathKey::Prefix(String::new()));
         let own_alone = root.is_some_and(|list| list.iter().any(|it| it.conditions.is_empty()));
         let all = if own_alone { chain.get(..1).unwrap_or_default() } else { &chain };
-        let places: BTreeSet<&Place> = all.iter().flat_map(|(_, paths)| paths.of.keys()).collect();
+        let places: BTreeSet<&PathKey> = all.iter().flat_map(|(_, paths)| paths.of.keys()).collect();
         for place in places {
             let found = alternatives(&chain, place);
             let same = match place {
-                Place::Exact(path) => alternatives(&chain, &Place::Prefix(path.clone())) == found,
-                Place::Prefix(path) => {
-                    let parent = path.rfind('/').map(|end| Place::Prefix(path[..end].to_owned()));
+                PathKey::Exact(path) => alternatives(&chain, &PathKey::Prefix(path.clone())) == found,
+                PathKey::Prefix(path) => {
+                    let parent = path.rfind('/').map(|end| PathKey::Prefix(path[..end].to_owned()));
                     parent.is_some_and(|parent| alternatives(&chain, &parent) == found)
                 }
             };
-            let is_of = |it: &Scope| it == scope || (*it != Scope::Any && matches!(scope, Scope::Under(_)));
+            let is_of = |it: &HostScope| {
+                it == scope || (*it != HostScope::Any && matches!(scope, HostScope::Under(_)))
+            };
             if same || !found.iter().any(|(it, _)| is_of(it)) {
                 continue;
             }
             let value = value(found, &mut choices);
             let host = match scope {
-                Scope::Exact(name) => name.to_string(),
-                Scope::Under(name) => format!("*.{name}"),
-                Scope::Any => "*".to_owned(),
+                HostScope::Exact(name) => name.to_string(),
+                HostScope::Under(name) => format!("*.{name}"),
+                HostScope::Any => "*".to_owned(),
             };
             let (list, key) = match place {
-                Place::Exact(path) => (&mut routes.exact, format!("{host}{path}")),
-                Place::Prefix(path) => (&mut routes.prefix, format!("{host}{path}/")),
+                PathKey::Exact(path) => (&mut routes.exact, format!("{host}{path}")),
+                PathKey::Prefix(path) => (&mut routes.prefix, format!("{host}{path}/")),
             };
             if let (Some(key), Some(value)) = (Key::new(&key), Key::new(value.as_str())) {
                 list.push((key, value));
             }
         }
-        if let Scope::Under(name) = scope
+        if let HostScope::Under(name) = scope
             && let (Some(key), Some(value)) = (Key::new(&format!(".{name}")), Key::new(&format!("*.{name}")))
         {
             routes.suffix.push((key, value));
@@ -263,32 +271,38 @@ fn flattened(scopes: &BTreeMap<Scope, Paths>) -> Routes {
 }
 
 /// The scope itself, and those that are asked after it.
-fn chain<'s>(scope: &Scope, scopes: &'s BTreeMap<Scope, Paths>) -> Vec<(&'s Scope, &'s Paths)> {
-    let mut chain: Vec<(&Scope, &Paths)> = scopes.get_key_value(scope).into_iter().collect();
-    let (Scope::Exact(name) | Scope::Under(name)) = scope else { return chain };
+fn chain<'s>(
+    scope: &HostScope,
+    scopes: &'s BTreeMap<HostScope, HostPaths>,
+) -> Vec<(&'s HostScope, &'s HostPaths)> {
+    let mut chain: Vec<(&HostScope, &HostPaths)> = scopes.get_key_value(scope).into_iter().collect();
+    let (HostScope::Exact(name) | HostScope::Under(name)) = scope else { return chain };
     let mut rest = name.as_str();
     while let Some(after) = rest.find('.').and_then(|dot| rest.get(dot.saturating_add(1)..)) {
         rest = after;
-        chain.extend(scopes.get_key_value(&Scope::Under(rest.into())));
+        chain.extend(scopes.get_key_value(&HostScope::Under(rest.into())));
     }
-    chain.extend(scopes.get_key_value(&Scope::Any));
+    chain.extend(scopes.get_key_value(&HostScope::Any));
     chain
 }
 
 /// All that would be tried for a path that this is the longest entry of, until one has no conditions.
-fn alternatives<'s>(chain: &[(&'s Scope, &'s Paths)], place: &Place) -> Vec<(&'s Scope, &'s Candidate)> {
+fn alternatives<'s>(
+    chain: &[(&'s HostScope, &'s HostPaths)],
+    place: &PathKey,
+) -> Vec<(&'s HostScope, &'s Candidate)> {
     let mut found = Vec::new();
     for (scope, paths) in chain {
         let mut places = Vec::new();
         let mut path = match place {
-            Place::Exact(path) => {
+            PathKey::Exact(path) => {
                 places.push(place.clone());
                 path.trim_end_matches('/')
             }
-            Place::Prefix(path) => path,
+            PathKey::Prefix(path) => path,
         };
         loop {
-            places.push(Place::Prefix(path.to_owned()));
+            places.push(PathKey::Prefix(path.to_owned()));
             let Some(end) = path.rfind('/') else { break };
             path = &path[..end];
         }
@@ -303,7 +317,7 @@ fn alternatives<'s>(chain: &[(&'s Scope, &'s Paths)], place: &Place) -> Vec<(&'s
 }
 
 /// A backend, or a choice.
-fn value(found: Vec<(&Scope, &Candidate)>, choices: &mut BTreeMap<String, Choice>) -> Label {
+fn value(found: Vec<(&HostScope, &Candidate)>, choices: &mut BTreeMap<String, RouteChoice>) -> Label {
     let mut alternatives: Vec<Alternative> = Vec::new();
     for (_, candidate) in found {
         let mut left: u32 = candidate.to.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight));
@@ -323,6 +337,6 @@ fn value(found: Vec<(&Scope, &Candidate)>, choices: &mut BTreeMap<String, Choice
     }
     let name = format!("choice-{}", digest(&format!("{alternatives:?}")));
     let choice =
-        choices.entry(name.clone()).or_insert_with(|| Choice { name: Label::of(&name), alternatives });
+        choices.entry(name.clone()).or_insert_with(|| RouteChoice { name: Label::of(&name), alternatives });
     choice.name.clone()
 }

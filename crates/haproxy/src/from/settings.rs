@@ -3,15 +3,16 @@
 use seaway_model::{
     Pool, Reason,
     load_balancer::{
-        Affinity, BackendProtocol, CheckKind, CookieMode, HealthCheck, ProxyVersion, Reuse as Wanted,
-        Timeouts, Trust,
+        Affinity, BackendProtocol, CheckKind, ConnectionReuse as Wanted, CookieMode, HealthCheck,
+        ProxyVersion, Timeouts, Trust,
     },
 };
 
-use super::{Work, frontends::Here, tls::is_pem};
+use super::{DocumentBuilder, frontends::FrontendContext, tls::is_pem};
 use crate::{
     document::{
-        Answer, Balance, Check, HttpCheck, Reuse, ServerSettings, ServerTimeouts, ServerTls, Settings, Stick,
+        Balance, Check, ConnectionReuse, HttpCheck, ImmediateResponse, ServerSettings, ServerTimeouts,
+        ServerTls, Settings, Stickiness,
     },
     words::{Key, Label, Text, digest},
 };
@@ -21,14 +22,19 @@ const NO_LIMIT: u64 = 1 << 62;
 
 /// What a listener says of the backends that it leads to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timed {
+pub(super) struct ListenerSettings {
     pub(super) is_http: bool,
     pub(super) timeouts: Timeouts,
     pub(super) body: u64,
 }
 
-impl Work<'_> {
-    pub(super) fn settings(&mut self, here: &Here<'_>, pool: &Pool, timed: Timed) -> Settings {
+impl DocumentBuilder<'_> {
+    pub(super) fn settings(
+        &mut self,
+        here: &FrontendContext<'_>,
+        pool: &Pool,
+        timed: ListenerSettings,
+    ) -> Settings {
         use seaway_model::load_balancer::Balance as Of;
         let (owner, http, timeouts) = (&pool.owner, &pool.http, timed.timeouts);
         let Some(tls) = self.server_tls(pool) else { return closed(timed.is_http) };
@@ -66,10 +72,10 @@ impl Work<'_> {
             },
             retries: None,
             reuse: match http.reuse {
-                Wanted::Safe => Reuse::Safe,
-                Wanted::Always => Reuse::Always,
+                Wanted::Safe => ConnectionReuse::Safe,
+                Wanted::Always => ConnectionReuse::Always,
                 // HAProxy does not tell connections by whether they carried a body.
-                Wanted::Strict | Wanted::Never => Reuse::Never,
+                Wanted::Strict | Wanted::Never => ConnectionReuse::Never,
             },
             body: (timed.is_http && body < NO_LIMIT).then_some(body),
             compression: self.compression(pool, timed.is_http),
@@ -118,11 +124,11 @@ impl Work<'_> {
         Some(Check { interval, timeout, rise, fall, port, http, observe })
     }
 
-    fn stick(&mut self, pool: &Pool, is_http: bool) -> Option<Stick> {
+    fn stick(&mut self, pool: &Pool, is_http: bool) -> Option<Stickiness> {
         match pool.affinity.as_ref()? {
-            Affinity::ClientIp(time) => Some(Stick::ClientIp(*time)),
+            Affinity::ClientIp(time) => Some(Stickiness::ClientIp(*time)),
             Affinity::Cookie { name, mode, .. } if is_http => match Label::new(name) {
-                Some(name) => Some(Stick::Cookie { name, insert: *mode == CookieMode::Insert }),
+                Some(name) => Some(Stickiness::Cookie { name, insert: *mode == CookieMode::Insert }),
                 None => {
                     let what = "a cookie of this name: HAProxy is given letters, digits, - _ . and : only, so clients have no member of their own";
                     self.unsupported(&pool.owner, "sticky-cookie", what);
@@ -173,6 +179,6 @@ impl Work<'_> {
 
 /// A backend of nobody: 503, and the end of a connection of TCP. Without an answer, members would get into it.
 fn closed(is_http: bool) -> Settings {
-    let answer = Some(Answer::Return { code: 503, page: None });
+    let answer = Some(ImmediateResponse::Return { code: 503, page: None });
     Settings { is_http, answer, ..Settings::default() }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seaway_model::Name;
 
-use super::{Work, about, slots};
+use super::{DocumentBuilder, about, slots};
 use crate::{
     document::{Backend, Settings},
     words::Label,
@@ -13,7 +13,7 @@ use crate::{
 /// So many are made beforehand.
 const SPARE: usize = 8;
 
-impl Work<'_> {
+impl DocumentBuilder<'_> {
     /// Those of before stay, unless a new backend needs a reload anyway: then there are as many again.
     pub(super) fn fill_spares(&mut self) {
         if self.document.version.abilities().add_backend || !self.document.backends.values().any(is_pool) {

@@ -6,15 +6,15 @@ use seaway_model::{
 };
 use secrecy::ExposeSecret as _;
 
-use super::{Work, frontends::Here, readable};
+use super::{DocumentBuilder, frontends::FrontendContext, readable};
 use crate::{
-    document::{BindTls, CrtEntry, CrtList, Pem, TlsTerms},
+    document::{BindTls, CrtEntry, CrtList, Pem, TlsOptions},
     words::{Key, Label},
 };
 
-impl Work<'_> {
+impl DocumentBuilder<'_> {
     /// `None`: nobody can shake hands here, or it cannot be checked who may.
-    pub(super) fn tls(&mut self, here: &Here<'_>, tls: &TlsByName) -> Option<BindTls> {
+    pub(super) fn tls(&mut self, here: &FrontendContext<'_>, tls: &TlsByName) -> Option<BindTls> {
         let owner = &here.listener.owner;
         if !tls.through.is_empty() {
             let what =
@@ -71,10 +71,10 @@ impl Work<'_> {
 
     fn terms(
         &mut self,
-        here: &Here<'_>,
+        here: &FrontendContext<'_>,
         clients: Option<&ClientAuth>,
         profile: TlsProfile,
-    ) -> Option<TlsTerms> {
+    ) -> Option<TlsOptions> {
         let clients = match clients {
             None => None,
             Some(clients) => {
@@ -98,10 +98,10 @@ impl Work<'_> {
                 Some((name, clients.required))
             }
         };
-        Some(TlsTerms { modern: profile == TlsProfile::Modern, clients })
+        Some(TlsOptions { modern: profile == TlsProfile::Modern, clients })
     }
 
-    fn certificate(&mut self, here: &Here<'_>, object: &ObjectRef) -> Option<Label> {
+    fn certificate(&mut self, here: &FrontendContext<'_>, object: &ObjectRef) -> Option<Label> {
         let held = here.load_balancer.certificates.get(object)?;
         let key = held.key.expose_secret();
         if self.wanted.unusable.certificates.contains(object)

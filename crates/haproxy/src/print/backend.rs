@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use super::{Page, WORDS, formatted, frontend, milliseconds, quoted, ranges};
+use super::{ConfigWriter, WORDS, formatted, frontend, milliseconds, quoted, ranges};
 use crate::{
     document::{
-        Answer, Backend, Balance, Check, Document, HttpRule, Place, Reuse, Scheme, ServerTls, Settings, Slot,
-        SlotState, Stick, Way,
+        Backend, Balance, Check, ConnectionReuse, Document, FileKind, HttpRule, ImmediateResponse,
+        MessageDirection, Scheme, ServerTls, Settings, Slot, SlotState, Stickiness,
     },
     words::{Label, PlainPath},
 };
 
-pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page: &mut Page) {
+pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page: &mut ConfigWriter) {
     page.section(backend.about.as_str(), format_args!("backend {name}"));
     let settings = &backend.settings;
     page.line(if settings.is_http { "mode http" } else { "mode tcp" });
@@ -58,7 +58,7 @@ pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page
     }
 }
 
-fn balance(settings: &Settings, page: &mut Page) {
+fn balance(settings: &Settings, page: &mut ConfigWriter) {
     page.line(match settings.balance {
         Balance::RoundRobin => "balance roundrobin",
         Balance::LeastConnections => "balance leastconn",
@@ -76,14 +76,14 @@ fn balance(settings: &Settings, page: &mut Page) {
     }
     if settings.is_http {
         page.line(match settings.reuse {
-            Reuse::Safe => "http-reuse safe",
-            Reuse::Always => "http-reuse always",
-            Reuse::Never => "http-reuse never",
+            ConnectionReuse::Safe => "http-reuse safe",
+            ConnectionReuse::Always => "http-reuse always",
+            ConnectionReuse::Never => "http-reuse never",
         });
     }
 }
 
-fn timeouts(settings: &Settings, page: &mut Page) {
+fn timeouts(settings: &Settings, page: &mut ConfigWriter) {
     let timeouts = &settings.timeouts;
     page.line(format_args!("timeout connect {}", milliseconds(timeouts.connect)));
     page.line(format_args!("timeout server {}", milliseconds(timeouts.answer)));
@@ -96,23 +96,23 @@ fn timeouts(settings: &Settings, page: &mut Page) {
     }
 }
 
-fn stick(settings: &Settings, page: &mut Page) {
+fn stick(settings: &Settings, page: &mut ConfigWriter) {
     match &settings.stick {
         None => {}
-        Some(Stick::ClientIp(time)) => {
+        Some(Stickiness::ClientIp(time)) => {
             page.line(format_args!("stick-table type ipv6 size 100k expire {}", milliseconds(*time)));
             page.line("stick on src");
         }
-        Some(Stick::Cookie { name, insert: true }) => {
+        Some(Stickiness::Cookie { name, insert: true }) => {
             page.line(format_args!("cookie {name} insert indirect nocache httponly"));
         }
-        Some(Stick::Cookie { name, insert: false }) => {
+        Some(Stickiness::Cookie { name, insert: false }) => {
             page.line(format_args!("cookie {name} prefix nocache"))
         }
     }
 }
 
-fn http_check(check: &Check, page: &mut Page) {
+fn http_check(check: &Check, page: &mut ConfigWriter) {
     let Some(http) = &check.http else { return };
     page.line("option httpchk");
     let host = http.host.as_ref().map_or_else(|| "localhost".to_owned(), formatted);
@@ -151,7 +151,7 @@ fn server_words(settings: &Settings, document: &Document) -> String {
         Some(ServerTls::Unverified) => words.push_str(" ssl verify none"),
         Some(ServerTls::SystemRoots) => words.push_str(" ssl verify required ca-file @system-ca"),
         Some(ServerTls::Authorities(name)) => {
-            let path = Place::Authorities.path(&document.global.folder, name);
+            let path = FileKind::Authorities.path(&document.global.folder, name);
             let _ = write!(words, " ssl verify required ca-file {path}");
         }
     }
@@ -175,7 +175,7 @@ fn server_words(settings: &Settings, document: &Document) -> String {
 fn server(slot: &Slot, settings: &Settings) -> String {
     let name = &slot.name;
     let cookie = match &settings.stick {
-        Some(Stick::Cookie { .. }) => format!(" cookie {name}"),
+        Some(Stickiness::Cookie { .. }) => format!(" cookie {name}"),
         _ => String::new(),
     };
     let Some(member) = &slot.member else {
@@ -196,10 +196,10 @@ fn server(slot: &Slot, settings: &Settings) -> String {
     line
 }
 
-fn rule(number: usize, rule: &HttpRule, page: &mut Page) {
-    let way = |way: &Way| match way {
-        Way::Request => "http-request",
-        Way::Response => "http-response",
+fn rule(number: usize, rule: &HttpRule, page: &mut ConfigWriter) {
+    let way = |way: &MessageDirection| match way {
+        MessageDirection::Request => "http-request",
+        MessageDirection::Response => "http-response",
     };
     match rule {
         HttpRule::AllowFrom(list) => {
@@ -224,7 +224,7 @@ fn rule(number: usize, rule: &HttpRule, page: &mut Page) {
 }
 
 /// One of the prefixes is known to be there: `/foo` and `/foo/x`, never `/foobar`.
-fn replace_prefix(prefixes: &[PlainPath], by: &PlainPath, page: &mut Page) {
+fn replace_prefix(prefixes: &[PlainPath], by: &PlainPath, page: &mut ConfigWriter) {
     let patterns: Vec<String> = prefixes.iter().map(pattern).collect();
     let patterns = patterns.join("|");
     let by = by.as_str().trim_end_matches('/');
@@ -247,26 +247,30 @@ fn pattern(prefix: &PlainPath) -> String {
     pattern
 }
 
-fn answer(answer: &Answer, document: &Document, page: &mut Page) {
+fn answer(answer: &ImmediateResponse, document: &Document, page: &mut ConfigWriter) {
     match answer {
-        Answer::Return { code, page: Some(body) } => {
+        ImmediateResponse::Return { code, page: Some(body) } => {
             page.line(format_args!(
                 "http-request return status {code} {}",
                 frontend::returned(document, body)
             ));
         }
         // Without a server it is what HAProxy answers itself, by the frontend's page.
-        Answer::Return { code: 503, page: None } => {}
-        Answer::Return { code, page: None } => {
+        ImmediateResponse::Return { code: 503, page: None } => {}
+        ImmediateResponse::Return { code, page: None } => {
             page.line(format_args!("http-request return status {code} {}", frontend::words(*code)));
         }
-        Answer::Redirect { scheme, host, port, code } => {
+        ImmediateResponse::Redirect { scheme, host, port, code } => {
             redirect((*scheme, host.as_ref(), *port), *code, page)
         }
     }
 }
 
-fn redirect((scheme, host, port): (Option<Scheme>, Option<&Label>, Option<u16>), code: u16, page: &mut Page) {
+fn redirect(
+    (scheme, host, port): (Option<Scheme>, Option<&Label>, Option<u16>),
+    code: u16,
+    page: &mut ConfigWriter,
+) {
     let usual = match scheme {
         Some(Scheme::Http) => Some(80),
         Some(Scheme::Https) => Some(443),

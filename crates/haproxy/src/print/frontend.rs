@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Page, milliseconds, quoted, ranges, tls_terms};
+use super::{ConfigWriter, milliseconds, quoted, ranges, tls_terms};
 use crate::{
-    document::{Alternative, Choice, Condition, Document, Frontend, HttpRouting, Place, Respelled, Routing},
+    document::{
+        Alternative, Condition, Document, FileKind, Frontend, HttpRouting, Respelled, RouteChoice, Routing,
+    },
     words::Label,
 };
 
-pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, page: &mut Page) {
+pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, page: &mut ConfigWriter) {
     page.section(frontend.about.as_str(), format_args!("frontend {name}"));
     let folder = &document.global.folder;
     let is_http = matches!(frontend.routing, Routing::Http(_));
@@ -23,7 +25,7 @@ pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, p
             line.push_str(" transparent");
         }
         if let Some(tls) = &frontend.tls {
-            let list = Place::CrtLists.path(folder, &tls.crt_list);
+            let list = FileKind::CrtLists.path(folder, &tls.crt_list);
             let _ = write!(line, " ssl crt-list {list} {}", tls_terms(&tls.terms, folder));
             if tls.strict {
                 line.push_str(" strict-sni");
@@ -61,7 +63,7 @@ pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, p
         ranges("sources", &frontend.sources, page);
         page.line(format_args!("tcp-request {when} reject unless sources"));
     }
-    let map = |find: &str, name: &Label| format!("{find}({})", Place::Maps.path(folder, name));
+    let map = |find: &str, name: &Label| format!("{find}({})", FileKind::Maps.path(folder, name));
     match &frontend.routing {
         Routing::Everything(backend) => page.line(format_args!("default_backend {backend}")),
         Routing::ByTlsName { exact, suffix } => {
@@ -87,7 +89,7 @@ const DOTS: &str = r"(^|/|\\|%2f|%5c)([.]|%2e){1,2}(;|/|\\|%2f|%5c|$)";
 const RESPELLED: &str = "//|;|\\\\|[^!-~]|[#\"<>^`{|}]|%([01]|2[def]|3[0-9b]|4[1-9a-f]|5[0-9acf]|6[1-9a-f]|7[0-9aef]|c[01]|\
      [^0-9a-f]|.[^0-9a-f]|.?$)";
 
-fn respelled(Respelled { escaped, uppercase }: &Respelled, page: &mut Page) {
+fn respelled(Respelled { escaped, uppercase }: &Respelled, page: &mut ConfigWriter) {
     let escaped: String = escaped.iter().map(|byte| format!("|%{byte:02x}")).collect();
     page.line(format_args!(
         "http-request deny deny_status 400 if {{ path -m reg -i '{RESPELLED}{escaped}' }}"
@@ -97,10 +99,10 @@ fn respelled(Respelled { escaped, uppercase }: &Respelled, page: &mut Page) {
     }
 }
 
-fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Page) {
+fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut ConfigWriter) {
     let folder = &document.global.folder;
     let scheme = if is_tls { "https" } else { "http" };
-    let path = |name: &Label| Place::Maps.path(folder, name);
+    let path = |name: &Label| FileKind::Maps.path(folder, name);
     // Here and not in defaults: of a backend's error, its own page comes first, and it has what defaults say.
     let usual = [400, 403, 408, 413, 500, 502, 503, 504].map(|status| (status, None));
     let own = routing.pages.iter().map(|(status, body)| (*status, Some(body)));
@@ -123,7 +125,7 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Pag
     let [exact, prefix, suffix] = [&routing.exact, &routing.prefix, &routing.suffix].map(path);
     page.line("http-request set-var(txn.host) req.hdr(host),field(1,:),lower,rtrim(.)");
     page.line("http-request set-var(txn.path) path");
-    let look = |host: &str, unless: &str, page: &mut Page| {
+    let look = |host: &str, unless: &str, page: &mut ConfigWriter| {
         let not_yet = format!("if {unless}!{{ var(txn.to) -m found }}");
         page.line(format_args!(
             "http-request set-var(txn.to) {host},concat(,txn.path),map_str({exact}) {not_yet}"
@@ -148,7 +150,7 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Pag
 }
 
 /// What members are told of the client, which nobody else may say.
-fn client(routing: &HttpRouting, scheme: &str, page: &mut Page) {
+fn client(routing: &HttpRouting, scheme: &str, page: &mut ConfigWriter) {
     let unless = match routing.trusted.as_slice() {
         [] => String::new(),
         trusted => {
@@ -203,7 +205,7 @@ fn client(routing: &HttpRouting, scheme: &str, page: &mut Page) {
 /// So many conditions stand in a line: HAProxy takes 64 words, and one has up to 7.
 const CONDITIONS: usize = 6;
 
-fn choices(choice: &Choice, page: &mut Page) {
+fn choices(choice: &RouteChoice, page: &mut ConfigWriter) {
     let undecided = format!("{{ var(txn.to) -m str {} }}", choice.name);
     for Alternative { conditions: all, backend } in &choice.alternatives {
         let fits = if all.len() > CONDITIONS {
@@ -241,7 +243,10 @@ fn conditions(all: &[Condition]) -> String {
 pub(super) fn returned(document: &Document, page: &Label) -> String {
     let body = document.pages.get(page).map(|it| it.trim_start().starts_with('<'));
     let kind = if body == Some(true) { "text/html" } else { "text/plain" };
-    format!("content-type '{kind}; charset=utf-8' file {}", Place::Pages.path(&document.global.folder, page))
+    format!(
+        "content-type '{kind}; charset=utf-8' file {}",
+        FileKind::Pages.path(&document.global.folder, page)
+    )
 }
 
 /// The usual words, as the native data plane says them.

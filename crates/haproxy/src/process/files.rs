@@ -15,7 +15,7 @@ use nix::{
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::ProcessError;
-use crate::document::Place;
+use crate::document::FileKind;
 
 /// A file by its path, with what is in it.
 pub(super) type Files = Vec<(PathBuf, SecretString)>;
@@ -47,7 +47,7 @@ pub(super) fn claim(folder: &Path) -> Result<Flock<fs::File>, ProcessError> {
 }
 
 /// A configuration of others stays as it is.
-pub(super) fn must_be_ours(config: &Path) -> Result<(), ProcessError> {
+pub(super) fn check_ownership(config: &Path) -> Result<(), ProcessError> {
     match fs::read(config) {
         Ok(bytes) if crate::is_ours(&String::from_utf8_lossy(&bytes)) => Ok(()),
         Ok(_) => Err(ProcessError::Foreign { path: config.to_owned() }),
@@ -71,7 +71,7 @@ pub(super) fn write_all(files: &Files) -> Result<(), ProcessError> {
 /// Removes what is in our folders, and in no list: keys of before, above all. A folder of others, and what a link leads to, stay.
 pub(super) fn sweep(folder: &Path, files: &Files) {
     let kept: BTreeSet<&Path> = files.iter().map(|it| it.0.as_path()).collect();
-    let ours = Place::ALL.map(|it| folder.join(it.name()));
+    let ours = FileKind::ALL.map(|it| folder.join(it.name()));
     let ours = ours.iter().filter(|it| fs::symlink_metadata(it).is_ok_and(|it| it.is_dir()));
     let inside = ours.flat_map(fs::read_dir).flatten().flatten().map(|it| it.path());
     inside.filter(|it| !kept.contains(it.as_path())).for_each(|it| remove(&it));

@@ -19,7 +19,7 @@ use super::{
     ProcessError,
     alerts::Alerts,
     files::{self, Files},
-    keeper, rights,
+    rights, supervisor,
 };
 use crate::{
     document::{Document, NO_STATE},
@@ -137,7 +137,7 @@ fn no_state(path: &str) -> Files {
 }
 
 /// An HAProxy whose worker answers.
-pub(super) struct Started {
+pub(super) struct StartedProcess {
     pub(super) child: Child,
     pub(super) seen: Processes,
     pub(super) socket: Socket,
@@ -145,7 +145,7 @@ pub(super) struct Started {
 }
 
 /// Starts it with the files as they are, and waits until its worker answers.
-pub(super) async fn start(paths: &Paths) -> Result<Started, ProcessError> {
+pub(super) async fn start(paths: &Paths) -> Result<StartedProcess, ProcessError> {
     end_former(paths).await?;
     files::write_all(&no_state(&paths.state))?;
     // Those of one that was killed would be taken for its own.
@@ -176,7 +176,7 @@ pub(super) async fn start(paths: &Paths) -> Result<Started, ProcessError> {
         if let Ok(seen) = socket::processes(&paths.master).await
             && let Some(socket) = worker(paths, &seen).await
         {
-            return Ok(Started { child, seen, socket, alerts });
+            return Ok(StartedProcess { child, seen, socket, alerts });
         }
         if since.elapsed() > paths.patience {
             return Err(ProcessError::Late(paths.patience));
@@ -200,7 +200,7 @@ async fn end_former(paths: &Paths) -> Result<(), ProcessError> {
             Ok(seen) => {
                 if let Some(master) = seen.master.filter(|_| !is_told) {
                     tracing::info!(master, "HAProxy of an earlier process of Seaway is stopped");
-                    keeper::signal(master, Signal::SIGTERM);
+                    supervisor::signal(master, Signal::SIGTERM);
                     is_told = true;
                 }
                 ProcessError::Late(paths.patience)

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use super::reply::Expected;
+use super::reply::ExpectedReply;
 use crate::{
     document::{CrtEntry, Pem},
     words::{Key, Label},
@@ -17,12 +17,12 @@ pub(super) const NEW_VERSION: &str = "New version created: ";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    SetAddress(Server, SocketAddr),
-    SetWeight(Server, u16),
-    SetState(Server, ServerState),
+    SetAddress(ServerName, SocketAddr),
+    SetWeight(ServerName, u16),
+    SetState(ServerName, ServerState),
     /// Up, until its checks say otherwise: what was found of the member before is not this one's.
-    ForgetChecks(Server),
-    AddServer(Server, Box<NewServer>),
+    ForgetChecks(ServerName),
+    AddServer(ServerName, Box<NewServer>),
     AddKey {
         map: String,
         key: Key,
@@ -53,17 +53,17 @@ pub enum Command {
     },
     AddToList {
         list: String,
-        entry: ListEntry,
+        entry: CrtListEntry,
     },
     RemoveFromList {
         list: String,
-        entry: ListEntry,
+        entry: CrtListEntry,
     },
 }
 
 /// A server of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Server {
+pub struct ServerName {
     pub backend: Label,
     pub name: Label,
 }
@@ -88,7 +88,7 @@ pub struct NewServer {
 
 /// A line of a crt-list, with the paths that HAProxy knows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListEntry {
+pub struct CrtListEntry {
     pub file: String,
     pub entry: CrtEntry,
     /// What stands in brackets behind the file; empty where nothing does.
@@ -97,20 +97,20 @@ pub struct ListEntry {
 
 /// One command as it is sent, and what its reply has to look like.
 #[derive(Clone, PartialEq)]
-pub struct Line {
+pub struct CommandText {
     pub text: String,
     /// Without an empty line in it, which would end it.
     pub payload: Option<String>,
-    pub expected: Expected,
+    pub expected: ExpectedReply,
 }
 
-impl Line {
-    pub fn new(text: impl Into<String>, expected: Expected) -> Line {
-        Line { text: text.into(), payload: None, expected }
+impl CommandText {
+    pub fn new(text: impl Into<String>, expected: ExpectedReply) -> CommandText {
+        CommandText { text: text.into(), payload: None, expected }
     }
 
-    fn with(text: impl Into<String>, payload: String, expected: Expected) -> Line {
-        Line { text: text.into(), payload: Some(payload), expected }
+    fn with(text: impl Into<String>, payload: String, expected: ExpectedReply) -> CommandText {
+        CommandText { text: text.into(), payload: Some(payload), expected }
     }
 
     /// As bytes for a socket. `None` where it would be more than one command: a text with a line's end or a `;`.
@@ -128,7 +128,7 @@ impl Line {
 }
 
 /// Without its payload, which may be a key.
-impl fmt::Debug for Line {
+impl fmt::Debug for CommandText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.text, if self.payload.is_some() { " << …" } else { "" })
     }
@@ -137,9 +137,9 @@ impl fmt::Debug for Line {
 impl Command {
     /// What is sent in this order, each after the reply to the one before. Of a map that is replaced, what makes the new
     /// version; the rest is [`Command::version`], once it has a number.
-    pub fn lines(&self) -> Vec<Line> {
-        use Expected::{Address, Number, Says, Silence, SilenceOr};
-        let one = |text: String, expected| vec![Line::new(text, expected)];
+    pub fn lines(&self) -> Vec<CommandText> {
+        use ExpectedReply::{Address, Number, Says, Silence, SilenceOr};
+        let one = |text: String, expected| vec![CommandText::new(text, expected)];
         match self {
             Command::SetAddress(server, at) => {
                 one(format!("set server {server} addr {} port {}", at.ip(), at.port()), Address)
@@ -154,7 +154,7 @@ impl Command {
                 let add = format!("add server {server} {} weight {}{words}", new.at, new.weight);
                 let mut lines = one(add, Says("New server registered."));
                 if new.is_checked {
-                    lines.push(Line::new(format!("enable health {server}"), Silence));
+                    lines.push(CommandText::new(format!("enable health {server}"), Silence));
                 }
                 lines
             }
@@ -167,30 +167,40 @@ impl Command {
             Command::SetCertificate { file, pem, is_new } => {
                 let mut lines = Vec::new();
                 if *is_new {
-                    lines
-                        .push(Line::new(format!("new ssl cert {file}"), Says("New empty certificate store")));
+                    lines.push(CommandText::new(
+                        format!("new ssl cert {file}"),
+                        Says("New empty certificate store"),
+                    ));
                 }
                 let pem = without_empty_lines(pem.expose());
-                lines.push(Line::with(format!("set ssl cert {file}"), pem, Says("Transaction ")));
-                lines.push(Line::new(format!("commit ssl cert {file}"), Says("Success!")));
+                lines.push(CommandText::with(format!("set ssl cert {file}"), pem, Says("Transaction ")));
+                lines.push(CommandText::new(format!("commit ssl cert {file}"), Says("Success!")));
                 lines
             }
             Command::RemoveCertificate { file } => one(format!("del ssl cert {file}"), Says("deleted!")),
             Command::AddToList { list, entry } => {
-                vec![Line::with(format!("add ssl crt-list {list}"), entry.to_string(), Says("Success!"))]
+                vec![CommandText::with(
+                    format!("add ssl crt-list {list}"),
+                    entry.to_string(),
+                    Says("Success!"),
+                )]
             }
             Command::RemoveFromList { list, .. } => {
-                one(format!("show ssl crt-list -n {list}"), Expected::Table)
+                one(format!("show ssl crt-list -n {list}"), ExpectedReply::Table)
             }
         }
     }
 
     /// What fills the version of a map that was prepared, and puts it in place of the one before.
-    pub fn version(map: &str, entries: &[(Key, Key)], version: u64) -> Vec<Line> {
+    pub fn version(map: &str, entries: &[(Key, Key)], version: u64) -> Vec<CommandText> {
         let mut lines = Vec::new();
         let mut chunk = String::new();
         let add = |chunk: &mut String| {
-            Line::with(format!("add map @{version} {map}"), std::mem::take(chunk), Expected::Silence)
+            CommandText::with(
+                format!("add map @{version} {map}"),
+                std::mem::take(chunk),
+                ExpectedReply::Silence,
+            )
         };
         for (key, value) in entries {
             chunk.push_str(&format!("{key} {value}\n"));
@@ -201,7 +211,7 @@ impl Command {
         if !chunk.is_empty() {
             lines.push(add(&mut chunk));
         }
-        lines.push(Line::new(format!("commit map @{version} {map}"), Expected::Silence));
+        lines.push(CommandText::new(format!("commit map @{version} {map}"), ExpectedReply::Silence));
         lines
     }
 }
@@ -233,7 +243,7 @@ impl fmt::Display for Command {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.backend, self.name)
     }
@@ -249,7 +259,7 @@ impl fmt::Display for ServerState {
     }
 }
 
-impl fmt::Display for ListEntry {
+impl fmt::Display for CrtListEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if !self.terms.is_empty() {

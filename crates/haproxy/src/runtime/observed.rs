@@ -7,7 +7,7 @@ use std::{
 
 /// A server of `show servers state`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerSeen {
+pub struct ObservedServer {
     /// `None`: of a name that was not resolved.
     pub at: Option<SocketAddr>,
     pub weight: u16,
@@ -18,12 +18,12 @@ pub struct ServerSeen {
 }
 
 /// By backend and server.
-pub type ServersSeen = BTreeMap<(String, String), ServerSeen>;
+pub type ObservedServers = BTreeMap<(String, String), ObservedServer>;
 
 /// Reads `show servers state`, whose columns have names.
-pub fn servers(table: &str) -> ServersSeen {
+pub fn servers(table: &str) -> ObservedServers {
     let mut columns: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut seen = ServersSeen::new();
+    let mut seen = ObservedServers::new();
     for line in table.lines() {
         if let Some(header) = line.strip_prefix('#') {
             columns = header.split_whitespace().zip(0..).collect();
@@ -39,7 +39,7 @@ pub fn servers(table: &str) -> ServersSeen {
         };
         let ip = cell("srv_addr").and_then(|it| it.parse::<IpAddr>().ok());
         let port = number("srv_port").and_then(|it| u16::try_from(it).ok());
-        let server = ServerSeen {
+        let server = ObservedServer {
             at: ip.zip(port).map(SocketAddr::from),
             weight: number("srv_uweight").and_then(|it| u16::try_from(it).ok()).unwrap_or_default(),
             // Forced, inherited, and for want of an address. That the file said so (0x04) stays when it is over.
@@ -83,20 +83,20 @@ pub fn map(table: &str) -> Vec<(String, String)> {
 
 /// A line of `show ssl crt-list -n FILE`: the file of a certificate, the number that says which line it is, and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListLine {
+pub struct CrtListLine {
     pub file: String,
     pub number: u64,
     pub names: Vec<String>,
 }
 
-pub fn crt_list(table: &str) -> Vec<ListLine> {
+pub fn crt_list(table: &str) -> Vec<CrtListLine> {
     let lines = table.lines().filter_map(|line| {
         let line = line.trim();
         let (file, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         let (file, number) = file.rsplit_once(':')?;
         let names =
             rest.trim_start().strip_prefix('[').map_or(rest, |it| it.split_once(']').map_or("", |it| it.1));
-        Some(ListLine {
+        Some(CrtListLine {
             file: file.to_owned(),
             number: number.parse().ok()?,
             names: names.split_whitespace().map(str::to_owned).collect(),
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(connections(table)[&("be_a".to_owned(), "s1".to_owned())], 7);
         let list = crt_list("# /x/list.txt\n/x/a:b.pem:1 a.test\n/x/b.pem:2 [alpn h2\0] b.test c.test\n");
         let b =
-            ListLine { file: "/x/b.pem".into(), number: 2, names: vec!["b.test".into(), "c.test".into()] };
+            CrtListLine { file: "/x/b.pem".into(), number: 2, names: vec!["b.test".into(), "c.test".into()] };
         assert_eq!(list[1], b);
         assert_eq!(list[0].file, "/x/a:b.pem");
         assert_eq!(map("0x7f63 a.test/ be_a\n\n"), [("a.test/".to_owned(), "be_a".to_owned())]);

@@ -9,7 +9,7 @@ const MORE: &str = "+ ";
 
 /// What the reply of a command looks like where HAProxy did it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedReply {
     /// Nothing is said.
     Silence,
     /// This is said, among other words.
@@ -26,32 +26,32 @@ pub enum Expected {
 
 /// A command that was not done, in HAProxy's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct CommandError(pub String);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "an empty reply" } else { &self.0 })
     }
 }
 
-impl Expected {
+impl ExpectedReply {
     /// The words of a reply without its severity; an error where the command was not done.
-    pub fn judge(self, reply: &str) -> Result<&str, Refusal> {
+    pub fn judge(self, reply: &str) -> Result<&str, CommandError> {
         let (severity, words) = severity(reply);
         let is_unknown = words.starts_with("Unknown command") || words.starts_with("Permission denied");
         // As syslog has it: 3 and less are errors.
         let is_error = severity.is_some_and(|it| it <= 3) || is_unknown;
         let is_done = match self {
-            Expected::Silence => words.is_empty(),
-            Expected::Says(what) => !is_error && words.contains(what),
-            Expected::Number(before) => !is_error && number_behind(words, before).is_some(),
-            Expected::Address => {
+            ExpectedReply::Silence => words.is_empty(),
+            ExpectedReply::Says(what) => !is_error && words.contains(what),
+            ExpectedReply::Number(before) => !is_error && number_behind(words, before).is_some(),
+            ExpectedReply::Address => {
                 !is_error && (words.contains(" changed from ") || words.contains("no need to change"))
             }
-            Expected::SilenceOr(what) => words.is_empty() || words.contains(what),
-            Expected::Table => severity.is_none() && !is_unknown,
+            ExpectedReply::SilenceOr(what) => words.is_empty() || words.contains(what),
+            ExpectedReply::Table => severity.is_none() && !is_unknown,
         };
-        if is_done { Ok(words) } else { Err(Refusal(first_line(words))) }
+        if is_done { Ok(words) } else { Err(CommandError(first_line(words))) }
     }
 }
 
@@ -82,15 +82,15 @@ fn first_line(words: &str) -> String {
 
 /// Cuts what a socket says into replies, as it comes.
 #[derive(Debug, Default)]
-pub struct Replies {
+pub struct ReplySplitter {
     bytes: Vec<u8>,
     /// Until here no prompt was found.
     looked: usize,
 }
 
-impl Replies {
+impl ReplySplitter {
     /// What came.
-    pub fn take_in(&mut self, bytes: &[u8]) {
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -126,10 +126,10 @@ mod tests {
     const SENT: &str = "\n> \n> [6]: New version created: 2\n\n> + + + + \n> [3]: No such server.\n\n> ";
 
     fn replies(pieces: &[&[u8]]) -> Vec<String> {
-        let mut replies = Replies::default();
+        let mut replies = ReplySplitter::default();
         let mut all = Vec::new();
         for piece in pieces {
-            replies.take_in(piece);
+            replies.push_bytes(piece);
             all.extend(std::iter::from_fn(|| replies.next_reply()));
         }
         assert_eq!(replies.waiting(), 0);
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn an_error_is_recognised_though_haproxy_has_no_status_codes() {
-        let refused = |expected: Expected, reply: &str| expected.judge(reply).is_err();
+        let refused = |expected: ExpectedReply, reply: &str| expected.judge(reply).is_err();
         for expected in [
-            Expected::Silence,
-            Expected::Says("Success!"),
-            Expected::Number("New version created: "),
-            Expected::Address,
-            Expected::SilenceOr("Key not found."),
-            Expected::Table,
+            ExpectedReply::Silence,
+            ExpectedReply::Says("Success!"),
+            ExpectedReply::Number("New version created: "),
+            ExpectedReply::Address,
+            ExpectedReply::SilenceOr("Key not found."),
+            ExpectedReply::Table,
         ] {
             assert!(refused(expected, "[3]: No such backend.\n"), "{expected:?}");
             assert!(
@@ -164,23 +164,23 @@ mod tests {
             assert!(refused(expected, "[3]: Permission denied\n"), "{expected:?}");
         }
         // A mere warning, and nothing was done.
-        assert!(refused(Expected::Address, "[4]: Invalid addr 'bla' by 'stats socket command'\n"));
-        assert!(refused(Expected::Says("Success!"), "Committing /x.pem.\n"));
-        assert!(refused(Expected::Says("Success!"), ""));
+        assert!(refused(ExpectedReply::Address, "[4]: Invalid addr 'bla' by 'stats socket command'\n"));
+        assert!(refused(ExpectedReply::Says("Success!"), "Committing /x.pem.\n"));
+        assert!(refused(ExpectedReply::Says("Success!"), ""));
     }
 
     #[test]
     fn what_was_done_is_recognised() {
-        let done = |expected: Expected, reply: &str| expected.judge(reply).is_ok();
-        assert!(done(Expected::Silence, "\n"));
-        assert!(done(Expected::Says("Success!"), "Committing /x.pem.\nSuccess!\n"));
+        let done = |expected: ExpectedReply, reply: &str| expected.judge(reply).is_ok();
+        assert!(done(ExpectedReply::Silence, "\n"));
+        assert!(done(ExpectedReply::Says("Success!"), "Committing /x.pem.\nSuccess!\n"));
         assert!(done(
-            Expected::Address,
+            ExpectedReply::Address,
             "[4]: no need to change the addr, port changed from '1' to '2' by 'x'\n"
         ));
-        assert!(done(Expected::SilenceOr("Key not found."), "[3]: Key not found.\n"));
-        assert!(done(Expected::Table, "1\n# be_id be_name\n"));
-        let number = Expected::Number("New version created: ").judge("[6]: New version created: 12\n");
+        assert!(done(ExpectedReply::SilenceOr("Key not found."), "[3]: Key not found.\n"));
+        assert!(done(ExpectedReply::Table, "1\n# be_id be_name\n"));
+        let number = ExpectedReply::Number("New version created: ").judge("[6]: New version created: 12\n");
         assert_eq!(number.ok().and_then(|it| number_behind(it, "New version created: ")), Some(12));
     }
 }

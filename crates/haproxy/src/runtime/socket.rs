@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use super::{
-    commands::{Command, Line, NEW_VERSION},
-    observed::{self, ListLine, Processes, ServersSeen},
-    reply::{Expected, Refusal, Replies, number_behind},
+    commands::{Command, CommandText, NEW_VERSION},
+    observed::{self, CrtListLine, ObservedServers, Processes},
+    reply::{CommandError, ExpectedReply, ReplySplitter, number_behind},
     statistics::{self, Statistics},
 };
 
@@ -39,7 +39,7 @@ pub enum SocketError {
     #[error("HAProxy answers more than {MOST_REPLY} bytes to `{0}`")]
     Long(String),
     #[error("HAProxy refuses `{command}`: {refusal}")]
-    Refused { command: String, refusal: Refusal },
+    Refused { command: String, refusal: CommandError },
     #[error("`{0}` cannot be sent as one command")]
     Unsendable(String),
     #[error("HAProxy answers more than it was asked")]
@@ -63,16 +63,16 @@ impl SocketError {
 #[derive(Debug)]
 pub struct Socket {
     stream: UnixStream,
-    replies: Replies,
+    replies: ReplySplitter,
 }
 
 impl Socket {
     pub async fn connect(path: &Path) -> Result<Socket, SocketError> {
-        let mut socket = Socket { stream: open(path).await?, replies: Replies::default() };
+        let mut socket = Socket { stream: open(path).await?, replies: ReplySplitter::default() };
         // Errors then have numbers; and it does not end while nothing is to do.
         let begin = ["prompt", "set severity-output number", "set timeout cli 1d"];
         for line in begin {
-            socket.send(&[Line::new(line, Expected::Silence)]).await?;
+            socket.send(&[CommandText::new(line, ExpectedReply::Silence)]).await?;
         }
         Ok(socket)
     }
@@ -102,7 +102,7 @@ impl Socket {
                 continue;
             }
             let (batch, others) = rest.split_at(simple);
-            let lines: Vec<Vec<Line>> = batch.iter().map(Command::lines).collect();
+            let lines: Vec<Vec<CommandText>> = batch.iter().map(Command::lines).collect();
             let mut results = self.exchange(&lines.concat()).await?.into_iter();
             for (command, lines) in batch.iter().zip(lines) {
                 let all: Result<Vec<String>, SocketError> = results.by_ref().take(lines.len()).collect();
@@ -125,12 +125,14 @@ impl Socket {
             Command::RemoveFromList { list, entry } => {
                 let listed = self.crt_list(list).await?;
                 let names =
-                    |it: &ListLine| it.names.iter().eq(entry.entry.names.iter().map(|it| it.as_str()));
+                    |it: &CrtListLine| it.names.iter().eq(entry.entry.names.iter().map(|it| it.as_str()));
                 // The oldest of two that are alike: what replaces a line was added before this one goes.
                 let alike = listed.iter().filter(|it| it.file == entry.file && names(it));
                 let Some(line) = alike.min_by_key(|it| it.number) else { return Ok(()) };
                 let text = format!("del ssl crt-list {list} {}:{}", line.file, line.number);
-                self.send(&[Line::new(text, Expected::Says("deleted in crtlist"))]).await.map(drop)
+                self.send(&[CommandText::new(text, ExpectedReply::Says("deleted in crtlist"))])
+                    .await
+                    .map(drop)
             }
             other => {
                 let result = self.send(&other.lines()).await;
@@ -148,7 +150,7 @@ impl Socket {
         }
     }
 
-    pub async fn servers(&mut self) -> Result<ServersSeen, SocketError> {
+    pub async fn servers(&mut self) -> Result<ObservedServers, SocketError> {
         Ok(observed::servers(&self.ask("show servers state").await?))
     }
 
@@ -167,7 +169,7 @@ impl Socket {
         Ok(observed::map(&self.ask(&format!("show map {file}")).await?))
     }
 
-    pub async fn crt_list(&mut self, file: &str) -> Result<Vec<ListLine>, SocketError> {
+    pub async fn crt_list(&mut self, file: &str) -> Result<Vec<CrtListLine>, SocketError> {
         Ok(observed::crt_list(&self.ask(&format!("show ssl crt-list -n {file}")).await?))
     }
 
@@ -183,12 +185,12 @@ impl Socket {
     }
 
     async fn ask(&mut self, question: &str) -> Result<String, SocketError> {
-        let replies = self.send(&[Line::new(question, Expected::Table)]).await?;
+        let replies = self.send(&[CommandText::new(question, ExpectedReply::Table)]).await?;
         Ok(replies.into_iter().next().unwrap_or_default())
     }
 
     /// One after the other, until one is refused.
-    async fn send(&mut self, lines: &[Line]) -> Result<Vec<String>, SocketError> {
+    async fn send(&mut self, lines: &[CommandText]) -> Result<Vec<String>, SocketError> {
         let mut done = Vec::new();
         for line in lines {
             let mut results = self.exchange(std::slice::from_ref(line)).await?;
@@ -198,7 +200,10 @@ impl Socket {
     }
 
     /// Sends all, as many at once as may be, and judges the replies: as many as there are lines.
-    async fn exchange(&mut self, lines: &[Line]) -> Result<Vec<Result<String, SocketError>>, SocketError> {
+    async fn exchange(
+        &mut self,
+        lines: &[CommandText],
+    ) -> Result<Vec<Result<String, SocketError>>, SocketError> {
         let mut results = Vec::new();
         let mut next = 0;
         while next < lines.len() {
@@ -221,7 +226,7 @@ impl Socket {
     async fn exchange_at_once(
         &mut self,
         bytes: &[u8],
-        lines: &[(&Line, bool)],
+        lines: &[(&CommandText, bool)],
         results: &mut Vec<Result<String, SocketError>>,
     ) -> Result<(), SocketError> {
         self.stream.write_all(bytes).await.map_err(SocketError::Broken)?;
@@ -251,7 +256,7 @@ impl Socket {
             if count == 0 {
                 return Err(SocketError::Broken(io::ErrorKind::UnexpectedEof.into()));
             }
-            self.replies.take_in(&buffer[..count]);
+            self.replies.push_bytes(&buffer[..count]);
         }
     }
 }

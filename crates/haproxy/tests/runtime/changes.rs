@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use seaway_haproxy::document::{Place as Files, *};
+use seaway_haproxy::document::{FileKind as Files, *};
 use seaway_testkit::traffic::{Clients, Kind, Target, trusting};
 
 use crate::place::{BACKENDS, Place, certificate, key, label, place, slots};
@@ -45,7 +45,7 @@ fn change(place: &Place, document: &mut Document, number: usize, spare: &Pem, re
             } else {
                 document.certificates.insert(name.clone(), spare.clone());
                 let names = vec![key(&format!("{name}.example"))];
-                list.push(CrtEntry { certificate: name, tls: TlsTerms::default(), names });
+                list.push(CrtEntry { certificate: name, tls: TlsOptions::default(), names });
             }
         }
     }
@@ -178,7 +178,7 @@ fn another_name_for_a_certificate_that_has_names_already_needs_no_reload() {
         let list = &mut document.crt_lists.get_mut(&label("https.list")).expect("a list").entries;
         list.truncate(1);
         // As one line, and as a line for each.
-        let entry = |names| CrtEntry { certificate: label("more.pem"), tls: TlsTerms::default(), names };
+        let entry = |names| CrtEntry { certificate: label("more.pem"), tls: TlsOptions::default(), names };
         list.extend(names.iter().map(|it| entry(vec![key(it)])));
         list.extend(
             (!names.is_empty()).then(|| entry(names.iter().map(|it| key(&format!("all-{it}"))).collect())),

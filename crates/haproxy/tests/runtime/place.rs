@@ -121,20 +121,24 @@ impl Place {
         };
         document.maps.insert(
             label("prefix.map"),
-            map(Find::Prefix, &[("shop.example/", "b0"), ("other.example/", "b1")]),
+            map(MapMatch::Prefix, &[("shop.example/", "b0"), ("other.example/", "b1")]),
         );
-        document.maps.insert(label("exact.map"), map(Find::Exact, &[]));
-        document.maps.insert(label("suffix.map"), map(Find::Suffix, &[(".wild.example", "b2")]));
+        document.maps.insert(label("exact.map"), map(MapMatch::Exact, &[]));
+        document.maps.insert(label("suffix.map"), map(MapMatch::Suffix, &[(".wild.example", "b2")]));
         document.certificates.insert(label("shop.pem"), certificate("shop.example"));
         let entry = CrtEntry {
             certificate: label("shop.pem"),
-            tls: TlsTerms::default(),
+            tls: TlsOptions::default(),
             names: vec![key("shop.example")],
         };
         document.crt_lists.insert(label("https.list"), CrtList { entries: vec![entry] });
         document.frontends.insert(label("http"), frontend(self.http, None));
-        let tls =
-            BindTls { crt_list: label("https.list"), strict: true, terms: TlsTerms::default(), http2: true };
+        let tls = BindTls {
+            crt_list: label("https.list"),
+            strict: true,
+            terms: TlsOptions::default(),
+            http2: true,
+        };
         document.frontends.insert(label("https"), frontend(self.tls, Some(tls)));
         document
     }

@@ -17,7 +17,7 @@ use std::{
 
 use seaway_haproxy::{
     difference::ReloadReason,
-    document::{CrtEntry, Find, Map, TlsTerms},
+    document::{CrtEntry, Map, MapMatch, TlsOptions},
     process::{Haproxy, Options, ProcessError, ended},
 };
 use seaway_testkit::topology::until;
@@ -84,7 +84,7 @@ fn keys_are_on_the_disk_only_while_they_are_used() {
     document.certificates.insert(label("more.pem"), certificate("more.example"));
     let list = &mut document.crt_lists.get_mut(&label("https.list")).expect("a list").entries;
     let names = vec![key("more.example")];
-    list.push(CrtEntry { certificate: label("more.pem"), tls: TlsTerms::default(), names });
+    list.push(CrtEntry { certificate: label("more.pem"), tls: TlsOptions::default(), names });
     place.add_backend(&mut document, BACKENDS);
     place.serve(&haproxy, &document).expect("served by a reload");
     assert!(more.exists());
@@ -147,7 +147,7 @@ fn files_of_which_some_cannot_be_written_are_put_back() {
     let before = fs::read(&map).expect("a map");
     let mut wanted = good.clone();
     wanted.maps.get_mut(&label("prefix.map")).expect("a map").entries.push((key("new.example/"), key("b3")));
-    wanted.maps.insert(label("zz.map"), Map { find: Find::Exact, entries: Vec::new() });
+    wanted.maps.insert(label("zz.map"), Map { find: MapMatch::Exact, entries: Vec::new() });
     // In the place of the last map.
     fs::create_dir(place.run().join("maps/zz.map")).expect("made");
     let refused = place.serve(&haproxy, &wanted).expect_err("it cannot be written");

@@ -66,7 +66,7 @@ fn everywhere(texts: &[String], pem: &(String, String)) -> All {
         add: vec![("X-B".into(), a)],
         remove: vec![c],
     };
-    let base = Rule::everything_to(owner("web"), id("one"));
+    let base = Rule::forward_all(owner("web"), id("one"));
     let mut rules = vec![Rule {
         hosts: vec![HostPattern::Exact(take()), HostPattern::Under(take())],
         matches: vec![
@@ -132,7 +132,7 @@ fn everywhere(texts: &[String], pem: &(String, String)) -> All {
     let secure = Listener { tls: Some(Arc::new(tls)), name: take(), ..http("web", 443, rules) };
     let bytes = Listener {
         protocol: Protocol::Opaque,
-        ..http("web", 90, vec![Rule::everything_to(owner("web"), id("one"))])
+        ..http("web", 90, vec![Rule::forward_all(owner("web"), id("one"))])
     };
     let mut it =
         load_balancer("127.0.0.1".parse().expect("an address"), vec![listener, secure, bytes], vec![one]);

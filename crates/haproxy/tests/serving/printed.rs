@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use seaway_haproxy::{Document, Unusable, Version, Wanted, document, document::SlotState, files, is_ours};
+use seaway_haproxy::{
+    ConfigInput, Document, Exclusions, Version, document, document::SlotState, files, is_ours,
+};
 use seaway_model::{
     L4, Listener, LoadBalancer, Name, Owner, Pool, Problem,
     load_balancer::{
@@ -172,14 +174,14 @@ fn authorities_that_cannot_be_read_spoil_only_what_believes_them() {
     let pem = made(&["first.example"]);
     let all = one(to("web"), |pool, _| pool.tls = believing(&pem.0));
     let global = crate::scene::global(FOLDER);
-    let printed = |unusable: &Unusable| {
+    let printed = |unusable: &Exclusions| {
         let version = Version::V2_6;
-        document(Wanted { load_balancers: &all, version, global: &global, unusable, before: None })
+        document(ConfigInput { load_balancers: &all, version, global: &global, unusable, before: None })
     };
-    let (document, problems) = printed(&Unusable::default());
+    let (document, problems) = printed(&Exclusions::default());
     assert_eq!((document.authorities.len(), problems), (1, Vec::new()));
     let authorities = BTreeSet::from([pem.0.as_str().into()]);
-    let (document, problems) = printed(&Unusable { authorities, ..Unusable::default() });
+    let (document, problems) = printed(&Exclusions { authorities, ..Exclusions::default() });
     let [(_, problem)] = problems.as_slice() else { panic!("{problems:?}") };
     assert_eq!(
         (document.authorities.len(), &*problem.field),
@@ -283,9 +285,9 @@ fn one_certificate_that_cannot_be_used_spoils_only_itself() {
     let pems = [made(&["first.example"]), made(&["second.example"])];
     let ip = "192.0.2.10".parse().expect("an address");
     let all = all(ip, [80, 443, 3306], Members::written(), &pems);
-    let unusable = Unusable { certificates: BTreeSet::from([secret("first")]), ..Unusable::default() };
+    let unusable = Exclusions { certificates: BTreeSet::from([secret("first")]), ..Exclusions::default() };
     let global = crate::scene::global(FOLDER);
-    let wanted = Wanted {
+    let wanted = ConfigInput {
         load_balancers: &all,
         version: Version::V2_6,
         global: &global,
@@ -353,9 +355,10 @@ fn a_new_pool_takes_a_spare_backend_and_spares_are_made_again_with_the_next_relo
     let (third, _) = printed(&scene(&ten), FOLDER, Some(&second));
     assert_eq!((mapped(&third, "b.example/"), spares(&third)), (Some("spare-1"), 8));
     let newer = |version| {
-        let (global, unusable) = (crate::scene::global(FOLDER), Unusable::default());
+        let (global, unusable) = (crate::scene::global(FOLDER), Exclusions::default());
         let load_balancers = &scene(&["a"]);
-        document(Wanted { load_balancers, version, global: &global, unusable: &unusable, before: None }).0
+        document(ConfigInput { load_balancers, version, global: &global, unusable: &unusable, before: None })
+            .0
     };
     assert_eq!((spares(&newer(Version::V3_2)), spares(&newer(Version::V3_4))), (8, 0));
     assert_eq!(Version::of(2, 4), None);

@@ -1,7 +1,7 @@
 //! Maps and choices find the same rule as our own data plane does, whatever the rules are.
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use seaway_haproxy::document::{Condition, Document, Find, HttpRouting, Routing};
+use seaway_haproxy::document::{Condition, Document, HttpRouting, MapMatch, Routing};
 use seaway_model::load_balancer::{HostPattern, Match, PathMatch, Rule, TextMatch};
 use seaway_snapshot::{RequestParts, Routes};
 
@@ -46,13 +46,13 @@ fn look(document: &Document, routing: &HttpRouting, asked: &Asked) -> Option<Str
     let find = |name, text: &str| -> Option<&str> {
         let map = map(name);
         let fits = |key: &str| match map.find {
-            Find::Exact => text == key,
-            Find::Prefix => text.starts_with(key),
-            Find::Suffix => text.ends_with(key),
+            MapMatch::Exact => text == key,
+            MapMatch::Prefix => text.starts_with(key),
+            MapMatch::Suffix => text.ends_with(key),
         };
         let mut found = map.entries.iter().filter(|(key, _)| fits(key.as_str()));
         match map.find {
-            Find::Suffix => found.next(),
+            MapMatch::Suffix => found.next(),
             _ => found.max_by_key(|(key, _)| key.as_str().len()),
         }
         .map(|(_, value)| value.as_str())

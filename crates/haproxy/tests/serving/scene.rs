@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_haproxy::{Document, Unusable, Version, Wanted, document, document::Global, words::Folder};
+use seaway_haproxy::{ConfigInput, Document, Exclusions, Version, document, document::Global, words::Folder};
 use seaway_model::{
     Kind, Listener, LoadBalancer, Name, ObjectRef, Owner, Pool, PoolId, Problem,
     load_balancer::{
@@ -34,7 +34,7 @@ pub(crate) fn pool(name: &str, members: &[SocketAddr]) -> Pool {
 }
 
 pub(crate) fn to(name: &str) -> Rule {
-    Rule::everything_to(owner(name), id(name))
+    Rule::forward_all(owner(name), id(name))
 }
 
 pub(crate) fn at(rule: Rule, hosts: &[HostPattern], path: Option<PathMatch>) -> Rule {
@@ -103,9 +103,14 @@ pub(crate) fn printed(
     folder: &str,
     before: Option<&Document>,
 ) -> (Document, Vec<(Owner, Problem)>) {
-    let (global, unusable) = (global(folder), Unusable::default());
-    let wanted =
-        Wanted { load_balancers: all, version: Version::V2_6, global: &global, unusable: &unusable, before };
+    let (global, unusable) = (global(folder), Exclusions::default());
+    let wanted = ConfigInput {
+        load_balancers: all,
+        version: Version::V2_6,
+        global: &global,
+        unusable: &unusable,
+        before,
+    };
     document(wanted)
 }
 

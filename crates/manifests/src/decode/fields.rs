@@ -5,12 +5,12 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use seaway_plan::quantity::{duration, size};
 
-use super::{Expected, Field, Shown};
+use super::{DisplayValue, Field, FieldType};
 use crate::tree::Value;
 
 impl<'a> Field<'a> {
     pub fn text(&self) -> Option<&'a str> {
-        self.note(Expected::Text);
+        self.note(FieldType::Text);
         self.any_text()
     }
 
@@ -31,7 +31,7 @@ impl<'a> Field<'a> {
     }
 
     pub fn integer(&self) -> Option<i64> {
-        self.note(Expected::Integer(None));
+        self.note(FieldType::Integer(None));
         self.any_integer()
     }
 
@@ -49,7 +49,7 @@ impl<'a> Field<'a> {
     }
 
     pub fn bool(&self) -> Option<bool> {
-        self.note(Expected::Bool);
+        self.note(FieldType::Bool);
         let node = self.present()?;
         match &node.value {
             Value::Bool(value) => Some(*value),
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
 
     /// An integer of the type and range that the caller wants.
     pub fn integer_within<N: TryFrom<i64>>(&self, least: i64, most: i64) -> Option<N> {
-        self.note(Expected::Integer(Some((least, most))));
+        self.note(FieldType::Integer(Some((least, most))));
         let value = self.any_integer()?;
         let fitting = Some(value)
             .filter(|value| (least..=most).contains(value))
@@ -78,13 +78,13 @@ impl<'a> Field<'a> {
     }
 
     /// A number or text, as Kubernetes' IntOrString.
-    pub fn integer_or_text(&self) -> Option<IntOrText<'a>> {
-        self.note(Expected::Integer(None));
-        self.note(Expected::Text);
+    pub fn int_or_string(&self) -> Option<IntOrString<'a>> {
+        self.note(FieldType::Integer(None));
+        self.note(FieldType::Text);
         let node = self.present()?;
         match &node.value {
-            Value::Text(text) => Some(IntOrText::Text(text)),
-            Value::Int(_) | Value::Float(_) => self.any_integer().map(IntOrText::Int),
+            Value::Text(text) => Some(IntOrString::Text(text)),
+            Value::Int(_) | Value::Float(_) => self.any_integer().map(IntOrString::Int),
             _ => {
                 self.wrong_type(node, "an integer or a string");
                 None
@@ -94,7 +94,7 @@ impl<'a> Field<'a> {
 
     /// One of a few words, each with its meaning; they are told in the order given.
     pub fn one_of<T: Clone>(&self, meanings: &[(&str, T)]) -> Option<T> {
-        self.note(Expected::Words(meanings.iter().map(|(name, _)| (*name).to_owned()).collect()));
+        self.note(FieldType::Words(meanings.iter().map(|(name, _)| (*name).to_owned()).collect()));
         let word = self.any_text().filter(|text| !text.is_empty())?;
         let found = meanings.iter().find(|(name, _)| *name == word).map(|(_, meaning)| meaning.clone());
         if found.is_none() {
@@ -125,7 +125,7 @@ impl<'a> Field<'a> {
 
     /// Bytes: a number, or text such as `10Mi`.
     pub fn size(&self) -> Option<u64> {
-        self.note(Expected::Size);
+        self.note(FieldType::Size);
         let node = self.present()?;
         let size = match &node.value {
             Value::Int(bytes) => u64::try_from(*bytes).ok(),
@@ -140,7 +140,7 @@ impl<'a> Field<'a> {
 
     /// `500ms`, `5s`, `1m30s`, `1h`, as Go writes durations; as in annotations, a number is seconds.
     pub fn duration(&self) -> Option<Duration> {
-        self.note(Expected::Duration);
+        self.note(FieldType::Duration);
         let node = self.present()?;
         let duration = match &node.value {
             Value::Text(text) => duration(text).ok(),
@@ -160,16 +160,16 @@ impl<'a> Field<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IntOrText<'a> {
+pub enum IntOrString<'a> {
     Int(i64),
     Text(&'a str),
 }
 
-impl Shown for IntOrText<'_> {
+impl DisplayValue for IntOrString<'_> {
     fn shown(&self) -> String {
         match self {
-            IntOrText::Int(value) => value.shown(),
-            IntOrText::Text(text) => text.shown(),
+            IntOrString::Int(value) => value.shown(),
+            IntOrString::Text(text) => text.shown(),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{Field, Step};
 
 /// As what a field is read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Expected {
+pub enum FieldType {
     Map,
     List,
     Text,
@@ -32,10 +32,10 @@ pub enum PathPart {
 }
 
 /// Each field with all that it is read as; nothing, if it is only taken.
-pub type FieldReads = BTreeMap<Vec<PathPart>, BTreeSet<Expected>>;
+pub type FieldReads = BTreeMap<Vec<PathPart>, BTreeSet<FieldType>>;
 
 impl Field<'_> {
-    pub(super) fn note(&self, expected: Expected) {
+    pub(super) fn note(&self, expected: FieldType) {
         if let Some(reads) = &self.faults.reads {
             reads.borrow_mut().entry(self.parts()).or_default().insert(expected);
         }
@@ -62,12 +62,12 @@ impl Field<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{decode::Faults, tree::parse};
+    use crate::{decode::ValidationErrors, tree::parse};
 
     #[test]
     fn what_a_reader_asks_is_noted_whether_it_is_there_or_not() {
         let roots = parse("list: [{}]\n").expect("parses");
-        let faults = Faults::recording();
+        let faults = ValidationErrors::recording();
         let root = Field::root(&roots[0], &faults);
         let file = root.object();
         file.take("port").port();
@@ -79,12 +79,12 @@ mod tests {
         let field = |name: &str| PathPart::Field(name.to_owned());
         let reads = faults.into_reads();
         let of = |path: &[PathPart]| reads.get(path).map(|it| it.iter().cloned().collect::<Vec<_>>());
-        assert_eq!(of(&[]), Some(vec![Expected::Map]));
-        assert_eq!(of(&[field("port")]), Some(vec![Expected::Integer(Some((1, 65535)))]));
-        assert_eq!(of(&[field("word")]), Some(vec![Expected::Words(vec!["a".into(), "b".into()])]));
+        assert_eq!(of(&[]), Some(vec![FieldType::Map]));
+        assert_eq!(of(&[field("port")]), Some(vec![FieldType::Integer(Some((1, 65535)))]));
+        assert_eq!(of(&[field("word")]), Some(vec![FieldType::Words(vec!["a".into(), "b".into()])]));
         assert_eq!(of(&[field("untouched")]), Some(Vec::new()));
-        assert_eq!(of(&[field("list")]), Some(vec![Expected::List]));
-        assert_eq!(of(&[field("list"), PathPart::Item, field("name")]), Some(vec![Expected::Text]));
+        assert_eq!(of(&[field("list")]), Some(vec![FieldType::List]));
+        assert_eq!(of(&[field("list"), PathPart::Item, field("name")]), Some(vec![FieldType::Text]));
         assert_eq!(reads.len(), 7, "{reads:?}");
     }
 }

@@ -16,11 +16,11 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Fact, Kind, fact::Announcing};
+use seaway_model::{Fact, Kind, fact::AnnouncementSpec};
 
-use super::{Broken, KNOWN, Object, announcing, http_route};
+use super::{InvalidObject, KIND_READERS, Object, announcing, http_route};
 use crate::{
-    decode::{Fault, Faults, Field},
+    decode::{Field, ValidationError, ValidationErrors},
     tree::Node,
 };
 
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedObject {
     pub object: Object,
-    pub left_out: Vec<Fault>,
+    pub left_out: Vec<ValidationError>,
 }
 
 /// Who may connect.
@@ -37,9 +37,9 @@ pub const SOURCE_RANGES: &str = "spec.loadBalancerSourceRanges";
 const OF_BEFORE: &str = "load-balancer-source-ranges";
 
 /// As [`read_as`](super::read_as), without judging what an API server has judged.
-pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, Broken>> {
-    let known = KNOWN.iter().find(|known| known.kind == kind)?;
-    let faults = Faults::default();
+pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, InvalidObject>> {
+    let known = KIND_READERS.iter().find(|known| known.kind == kind)?;
+    let faults = ValidationErrors::default();
     let root = Field::root(node, &faults);
     let mut facts = match kind {
         Kind::HTTPRoute => http_route::read_accepted(&root),
@@ -62,7 +62,7 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, B
         (Some(facts), Some(reference)) => {
             Ok(AcceptedObject { object: Object { reference, facts }, left_out: faults })
         }
-        (_, reference) => Err(Broken { reference, faults }),
+        (_, reference) => Err(InvalidObject { reference, errors: faults }),
     })
 }
 
@@ -70,8 +70,8 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, B
 fn announce_nothing(fact: &mut Fact) -> bool {
     let Fact::Announcing(it) = fact else { return false };
     match &mut Arc::make_mut(it).says {
-        Announcing::L2Advertisement(it) => it.scope.unclear = true,
-        Announcing::BgpAdvertisement(it) => it.scope.unclear = true,
+        AnnouncementSpec::L2Advertisement(it) => it.scope.unclear = true,
+        AnnouncementSpec::BgpAdvertisement(it) => it.scope.unclear = true,
         _ => return false,
     }
     true
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    fn accepted(kind: Kind, json: &str) -> Result<AcceptedObject, Broken> {
+    fn accepted(kind: Kind, json: &str) -> Result<AcceptedObject, InvalidObject> {
         let node: Node = serde_json::from_str(json).expect("is JSON");
         read_accepted(kind, &node).expect("is known")
     }

@@ -28,19 +28,19 @@ use seaway_model::{
     Fact, Kind, Name, ObjectRef,
     bgp::Bfd,
     fact::{
-        AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, CommunityValue, CommunityWord,
-        L2Advertisement,
+        AdvertisementScope, AnnouncementObject, AnnouncementSpec, BgpAdvertisement, CommunityRef,
+        CommunityValue, L2Advertisement,
     },
 };
 
 pub(super) use self::peer::{bgp_peer, metallb_bgp_peer};
 use super::{
+    formats,
     known_fields::unknown_fields_at,
-    meta::{self, Naming, check_rule},
+    meta::{self, NameRules, check_rule},
     pool::selectors,
-    words,
 };
-use crate::decode::{Fault, Faults, Field};
+use crate::decode::{Field, ValidationError, ValidationErrors};
 
 /// Of each list.
 const MOST: usize = 256;
@@ -84,31 +84,31 @@ pub(super) fn is_about_pools(field: &str) -> bool {
     matches!(field, "spec" | "") || of_spec.starts_with("addressPool") || of_spec.starts_with("ipAddressPool")
 }
 
-fn made(root: &Field<'_>, kind: Kind, says: Option<Announcing>) -> Option<Vec<Fact>> {
-    let naming = Naming { kind, namespaced: kind.is_of_metallb(), rule: words::dns1123_subdomain };
+fn made(root: &Field<'_>, kind: Kind, says: Option<AnnouncementSpec>) -> Option<Vec<Fact>> {
+    let naming = NameRules { kind, namespaced: kind.is_of_metallb(), rule: formats::dns1123_subdomain };
     let meta = meta::read(root, &naming);
     let spec = root.child("spec");
     if let Some(node) = spec.node() {
-        let unknown = Faults::default();
+        let unknown = ValidationErrors::default();
         for fault in unknown_fields_at(kind, &["spec"], node, "spec") {
             let message = fault
                 .message
                 .replace(", which is ignored", ": what is not understood as a whole is not used");
-            unknown.push(Fault { message, ..fault });
+            unknown.push(ValidationError { message, ..fault });
         }
-        root.add_faults(unknown);
+        root.add_errors(unknown);
     }
     let meta = meta?;
     let object = ObjectRef::new(kind, meta.namespace, meta.name);
     let says = says?;
-    Some(vec![Fact::Announcing(Arc::new(AnnouncingObject { object, created: meta.created, says }))])
+    Some(vec![Fact::Announcing(Arc::new(AnnouncementObject { object, created: meta.created, says }))])
 }
 
 fn read_l2(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
     let spec = root.child("spec");
     let scope = scope(&spec, kind);
-    let interfaces = names(&spec.child("interfaces"), words::interface);
-    made(root, kind, Some(Announcing::L2Advertisement(L2Advertisement { scope, interfaces })))
+    let interfaces = names(&spec.child("interfaces"), formats::interface);
+    made(root, kind, Some(AnnouncementSpec::L2Advertisement(L2Advertisement { scope, interfaces })))
 }
 
 fn read_bgp(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
@@ -140,7 +140,7 @@ fn read_bgp(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
     }
     let advertisement = BgpAdvertisement {
         scope,
-        peers: names(&spec.child("peers"), words::dns1123_subdomain),
+        peers: names(&spec.child("peers"), formats::dns1123_subdomain),
         aggregation_v4,
         aggregation_v6,
         local_pref: spec.child("localPref").integer_within(0, i64::from(u32::MAX)),
@@ -151,7 +151,7 @@ fn read_bgp(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
         },
         communities,
     };
-    made(root, kind, Some(Announcing::BgpAdvertisement(advertisement)))
+    made(root, kind, Some(AnnouncementSpec::BgpAdvertisement(advertisement)))
 }
 
 fn scope(spec: &Field<'_>, kind: Kind) -> AdvertisementScope {
@@ -160,7 +160,7 @@ fn scope(spec: &Field<'_>, kind: Kind) -> AdvertisementScope {
         false => ["addressPools", "addressPoolSelectors", "hostSelectors"],
     };
     AdvertisementScope {
-        pools: names(&spec.child(pools), words::dns1123_subdomain),
+        pools: names(&spec.child(pools), formats::dns1123_subdomain),
         pool_selectors: selectors(&spec.child(pool_selectors)),
         service_selectors: selectors(&spec.child("serviceSelectors")),
         host_selectors: selectors(&spec.child(hosts)),
@@ -202,7 +202,7 @@ fn read_bfd(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
         passive: spec.child("passiveMode").bool().unwrap_or(false),
         minimum_ttl: spec.child("minimumTtl").integer_within(1, 254).unwrap_or(254),
     };
-    made(root, kind, Some(Announcing::BfdProfile(profile)))
+    made(root, kind, Some(AnnouncementSpec::BfdProfile(profile)))
 }
 
 const COMMUNITY: &str = "must be a community (e.g. 64512:100 or large:64512:1:2) or the name of one";
@@ -233,14 +233,14 @@ fn read_community(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
             name_field.duplicate(name);
         }
     }
-    made(root, kind, Some(Announcing::Community(communities)))
+    made(root, kind, Some(AnnouncementSpec::Community(communities)))
 }
 
-fn community_word(text: &str) -> Option<CommunityWord> {
+fn community_word(text: &str) -> Option<CommunityRef> {
     if let Some(value) = value(text) {
-        return Some(CommunityWord::Value(value));
+        return Some(CommunityRef::Value(value));
     }
-    is_name(text).then(|| CommunityWord::Name(text.into()))
+    is_name(text).then(|| CommunityRef::Name(text.into()))
 }
 
 fn is_name(text: &str) -> bool {

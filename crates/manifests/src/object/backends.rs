@@ -13,7 +13,7 @@ use seaway_model::{
 };
 use seaway_plan::annotations::{BACKENDS, HEAVIEST, WEIGHT};
 
-use super::{addresses, meta::check_rule, words};
+use super::{addresses, formats, meta::check_rule};
 use crate::decode::{Field, lenient_ip};
 
 /// As many endpoints as a slice may have.
@@ -69,7 +69,7 @@ fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
     if field.is_list() {
         // Its type is a fault already.
         field
-            .fault("write all backends in one string, separated by commas: \"10.0.0.1:8080, 10.0.0.2:8080\"");
+            .error("write all backends in one string, separated by commas: \"10.0.0.1:8080, 10.0.0.2:8080\"");
     } else if written.is_empty() {
         field.invalid(text, FORM);
     } else if written.len() > MOST {
@@ -219,7 +219,7 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
         // No name of DNS ends in a number (RFC 3696, section 2).
         name if name.rsplit('.').next().is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit())) => field
             .invalid(text, "not an IPv4 address: it has four numbers from 0 to 255, such as 192.0.2.10"),
-        _ => check_rule(field, &host, words::domain_name),
+        _ => check_rule(field, &host, formats::domain_name),
     }
     Some((EndpointAddress::Name(host.as_str().into()), port))
 }

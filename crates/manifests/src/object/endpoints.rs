@@ -8,14 +8,14 @@ use seaway_model::{
 };
 
 use super::{
-    addresses,
-    meta::{self, Naming, check_rule},
+    addresses, formats,
+    meta::{self, NameRules, check_rule},
     service::ports,
-    words,
 };
 use crate::decode::Field;
 
-const NAMING: Naming = Naming { kind: Kind::Endpoints, namespaced: true, rule: words::dns1123_subdomain };
+const NAMING: NameRules =
+    NameRules { kind: Kind::Endpoints, namespaced: true, rule: formats::dns1123_subdomain };
 /// More subsets than this would not fit the number of a part.
 const MOST_SUBSETS: usize = 1000;
 
@@ -66,7 +66,7 @@ fn endpoint(address: &Field<'_>, ready: bool) -> Option<Endpoint> {
     let node_field = address.child("nodeName");
     let node = node_field.name();
     if let Some(node) = node {
-        check_rule(&node_field, node, words::dns1123_subdomain);
+        check_rule(&node_field, node, formats::dns1123_subdomain);
     }
     let written = field.name()?;
     let ip: IpAddr = field.ip()?;

@@ -23,22 +23,22 @@ use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
     Fact, Kind, Name,
-    fact::{Gateway, HttpRoute, Meta, RouteRule, Unsupported},
+    fact::{Gateway, HttpRoute, Meta, RouteRule, UnsupportedField},
     load_balancer::{Action, HostPattern, Match, PathMatch},
 };
 
 use self::filters::Filters;
 use super::{
-    known_fields,
-    meta::{self, Naming},
-    words,
+    formats, known_fields,
+    meta::{self, NameRules},
 };
 use crate::{
-    decode::{Fault, Faults, Field},
+    decode::{Field, ValidationError, ValidationErrors},
     tree::{Node, Value},
 };
 
-const NAMING: Naming = Naming { kind: Kind::HTTPRoute, namespaced: true, rule: words::dns1123_subdomain };
+const NAMING: NameRules =
+    NameRules { kind: Kind::HTTPRoute, namespaced: true, rule: formats::dns1123_subdomain };
 const MOST_RULES: usize = 16;
 const MOST_MATCHES: usize = 64;
 /// Of all rules together.
@@ -46,7 +46,7 @@ const ALL_MATCHES: usize = 128;
 
 /// Who has judged the route.
 #[derive(Clone, Copy, PartialEq)]
-enum Judge {
+enum Validator {
     /// This reader: what is wrong with a part is a fault of the route.
     Us,
     /// An API server.
@@ -54,15 +54,15 @@ enum Judge {
 }
 
 pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
-    route(root, Judge::Us)
+    route(root, Validator::Us)
 }
 
 /// What an API server accepted. Faults are those of what is left out; what cannot be read of a rule is in the fact.
 pub(super) fn read_accepted(root: &Field<'_>) -> Option<Vec<Fact>> {
-    route(root, Judge::ApiServer)
+    route(root, Validator::ApiServer)
 }
 
-fn route(root: &Field<'_>, judge: Judge) -> Option<Vec<Fact>> {
+fn route(root: &Field<'_>, judge: Validator) -> Option<Vec<Fact>> {
     let meta = meta::read(root, &NAMING);
     let spec = root.child("spec");
     let hosts = hosts(&spec.child("hostnames"), judge);
@@ -97,16 +97,16 @@ fn is_empty_list(node: &Node) -> bool {
     matches!(&node.value, Value::List(items) if items.is_empty())
 }
 
-fn hosts(list: &Field<'_>, judge: Judge) -> Vec<HostPattern> {
-    if judge == Judge::Us {
+fn hosts(list: &Field<'_>, judge: Validator) -> Vec<HostPattern> {
+    if judge == Validator::Us {
         schema::at_most_items(list, 16);
     }
     let mut hosts = Vec::new();
     for item in list.items() {
-        let faults = Faults::default();
-        let host = host(&item.with_faults(&faults));
+        let faults = ValidationErrors::default();
+        let host = host(&item.with_errors(&faults));
         let understood = faults.is_empty();
-        item.add_faults(faults);
+        item.add_errors(faults);
         hosts.extend(host.filter(|_| understood));
     }
     hosts
@@ -121,11 +121,11 @@ fn host(item: &Field<'_>) -> Option<HostPattern> {
     })
 }
 
-fn rules(spec: &Field<'_>, meta: Option<&Meta>, judge: Judge) -> Vec<RouteRule> {
+fn rules(spec: &Field<'_>, meta: Option<&Meta>, judge: Validator) -> Vec<RouteRule> {
     let list = spec.child("rules");
     let namespace = meta.map(|it| it.namespace.clone()).unwrap_or_default();
     let rules: Vec<RouteRule> = list.items().map(|item| rule(&item, &namespace, judge)).collect();
-    if judge == Judge::Us {
+    if judge == Validator::Us {
         schema::at_most_items(&list, MOST_RULES);
         if list.is_set() && rules.is_empty() {
             list.invalid(0, "spec.rules in body should have at least 1 items");
@@ -140,7 +140,7 @@ fn rules(spec: &Field<'_>, meta: Option<&Meta>, judge: Judge) -> Vec<RouteRule> 
     }
     // What is there and is no list cannot be read.
     let none = !list.is_set() || list.node().is_some_and(is_empty_list);
-    if rules.is_empty() && (none || judge == Judge::Us) { vec![everything()] } else { rules }
+    if rules.is_empty() && (none || judge == Validator::Us) { vec![everything()] } else { rules }
 }
 
 /// What an API server writes where there are no rules.
@@ -160,16 +160,16 @@ fn root() -> Match {
     Match { path: Some(PathMatch::Prefix("/".into())), ..Match::default() }
 }
 
-fn rule(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
-    let faults = Faults::default();
-    let mut rule = rule_of(&item.with_faults(&faults), namespace, judge);
+fn rule(item: &Field<'_>, namespace: &Name, judge: Validator) -> RouteRule {
+    let faults = ValidationErrors::default();
+    let mut rule = rule_of(&item.with_errors(&faults), namespace, judge);
     match judge {
         // Without what is unknown, a rule may take more requests than it was meant to, or do less with them.
-        Judge::Us => {
-            item.add_faults(faults);
+        Validator::Us => {
+            item.add_errors(faults);
             rule.unsupported.extend(unread(unknown(&["spec", "rules"], item)));
         }
-        Judge::ApiServer => {
+        Validator::ApiServer => {
             let below = format!("{}.matches[", item.path());
             let unknown = unknown(&["spec", "rules"], item);
             let unknown = unknown.into_iter().filter(|it| !it.field.starts_with(&below));
@@ -181,37 +181,37 @@ fn rule(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
 
 /// What an API server accepted and this version cannot read. That there is more than this version would accept is no reason not
 /// to follow it.
-fn unread(faults: impl IntoIterator<Item = Fault>) -> impl Iterator<Item = Unsupported> {
+fn unread(faults: impl IntoIterator<Item = ValidationError>) -> impl Iterator<Item = UnsupportedField> {
     let limits = ["Too many: ", "Too long: "];
     let faults =
         faults.into_iter().filter(move |it| !limits.iter().any(|limit| it.message.starts_with(limit)));
-    faults.map(|Fault { field, message, .. }| Unsupported {
+    faults.map(|ValidationError { field, message, .. }| UnsupportedField {
         field: field.into(),
         what: format!("what this version of Seaway cannot read ({message})").into(),
     })
 }
 
 /// Fields that a newer definition has here.
-fn unknown(above: &[&str], item: &Field<'_>) -> Vec<Fault> {
+fn unknown(above: &[&str], item: &Field<'_>) -> Vec<ValidationError> {
     // The reader of the rule has said what it is: this only looks.
     let unknown = item
         .present()
         .map(|node| known_fields::unknown_fields_at(Kind::HTTPRoute, above, node, &item.path()));
-    let told = |fault: Fault| {
+    let told = |fault: ValidationError| {
         let message = fault.message.replace(", which is ignored", "");
-        Fault { message, ..fault }
+        ValidationError { message, ..fault }
     };
     unknown.unwrap_or_default().into_iter().map(told).collect()
 }
 
 /// Those that can be read: of a match that asks for less than is written, a rule would be given requests of others.
-fn accepted_matches(list: &Field<'_>, unsupported: &mut Vec<Unsupported>) -> Vec<Match> {
+fn accepted_matches(list: &Field<'_>, unsupported: &mut Vec<UnsupportedField>) -> Vec<Match> {
     let mut matches = Vec::new();
     for item in list.items() {
-        let faults = Faults::default();
-        let read = matches::read(&item.with_faults(&faults));
+        let faults = ValidationErrors::default();
+        let read = matches::read(&item.with_errors(&faults));
         let unknown = unknown(&["spec", "rules", "matches"], &item);
-        let unread: Vec<Unsupported> = unread(faults.into_sorted().into_iter().chain(unknown)).collect();
+        let unread: Vec<UnsupportedField> = unread(faults.into_sorted().into_iter().chain(unknown)).collect();
         if unread.is_empty() {
             matches.push(read);
         }
@@ -220,15 +220,15 @@ fn accepted_matches(list: &Field<'_>, unsupported: &mut Vec<Unsupported>) -> Vec
     matches
 }
 
-fn rule_of(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
+fn rule_of(item: &Field<'_>, namespace: &Name, judge: Validator) -> RouteRule {
     let mut unsupported = Vec::new();
     let list = item.child("matches");
     let mut matches = match judge {
-        Judge::Us => {
+        Validator::Us => {
             schema::at_most_items(&list, MOST_MATCHES);
             list.items().map(|it| matches::read(&it)).collect()
         }
-        Judge::ApiServer => accepted_matches(&list, &mut unsupported),
+        Validator::ApiServer => accepted_matches(&list, &mut unsupported),
     };
     if !list.is_set() || list.node().is_some_and(is_empty_list) {
         matches.push(root());
@@ -271,7 +271,7 @@ fn timeouts(field: &Field<'_>) -> (Option<Duration>, Option<Duration>) {
     (limit(whole), limit(attempt))
 }
 
-fn retries(field: &Field<'_>, unsupported: &mut Vec<Unsupported>) -> Option<u8> {
+fn retries(field: &Field<'_>, unsupported: &mut Vec<UnsupportedField>) -> Option<u8> {
     refuse(&field.child("codes"), "a choice of statuses to retry", unsupported);
     refuse(&field.child("backoff"), "a pause before a retry", unsupported);
     let attempts = field.child("attempts");
@@ -281,9 +281,9 @@ fn retries(field: &Field<'_>, unsupported: &mut Vec<Unsupported>) -> Option<u8> 
 }
 
 /// Notes what is written there and cannot be done.
-fn refuse(field: &Field<'_>, what: &str, unsupported: &mut Vec<Unsupported>) {
+fn refuse(field: &Field<'_>, what: &str, unsupported: &mut Vec<UnsupportedField>) {
     if field.is_set() {
-        unsupported.push(Unsupported { field: field.path().into(), what: what.into() });
+        unsupported.push(UnsupportedField { field: field.path().into(), what: what.into() });
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use seaway_model::Kind;
 
 use crate::{
-    decode::{Expected, Fault, Faults, Field, FieldReads, PathPart, nearest},
+    decode::{Field, FieldReads, FieldType, PathPart, ValidationError, ValidationErrors, nearest},
     tree::{self, Entry, Node, Value},
 };
 
@@ -68,13 +68,13 @@ const METALLB_BGP_PEER: &str = "spec{myASN peerASN dynamicASN localASN peerAddre
 const METALLB_BFD_PROFILE: &str = "spec{receiveInterval transmitInterval detectMultiplier echoInterval echoMode passiveMode \
     minimumTtl} status";
 
-static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
+static TABLES: LazyLock<BTreeMap<Kind, FieldSchema>> = LazyLock::new(|| {
     let table = |fields: &str| {
         let mut words = format!("{META} {fields}")
             .replace("FILTERS", FILTERS)
             .replace("SELECTOR]", &format!("{SELECTOR}]"));
         words = words.replace('{', " { ").replace('[', " [ ").replace(['}', ']'], " } ");
-        Shape::read(&mut words.split_whitespace().peekable())
+        FieldSchema::read(&mut words.split_whitespace().peekable())
     };
     BTreeMap::from([
         (Kind::Service, table(SERVICE)),
@@ -120,17 +120,17 @@ fn elsewhere(path: &str, key: &str, known: &[&str]) -> Option<&'static str> {
 
 /// Fields of a map, or of each map of a list; without any, whatever there is.
 #[derive(Debug, Default)]
-struct Shape(BTreeMap<String, Shape>, IsList);
+struct FieldSchema(BTreeMap<String, FieldSchema>, IsList);
 
 type IsList = bool;
 
-impl Shape {
-    fn read<'w>(words: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>) -> Shape {
-        let mut shape = Shape::default();
+impl FieldSchema {
+    fn read<'w>(words: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>) -> FieldSchema {
+        let mut shape = FieldSchema::default();
         while let Some(word) = words.next().filter(|it| *it != "}") {
             let below = match words.next_if(|it| matches!(*it, "{" | "[")) {
-                Some(opening) => Shape(Shape::read(words).0, opening == "["),
-                None => Shape::default(),
+                Some(opening) => FieldSchema(FieldSchema::read(words).0, opening == "["),
+                None => FieldSchema::default(),
             };
             shape.0.insert(word.to_owned(), below);
         }
@@ -155,7 +155,7 @@ impl Shape {
                         (None, None) => String::new(),
                     };
                     let message = format!("unknown field, which is ignored{hint}");
-                    let fault = Fault { field, at: entry.at, message };
+                    let fault = ValidationError { field, at: entry.at, message };
                     faults.push(UnknownField { above: path.to_owned(), entry, fault });
                 }
             }
@@ -182,7 +182,7 @@ impl Shape {
             let mut path = [above, &[PathPart::Field(name.clone())]].concat();
             let expected = reads.entry(path.clone()).or_default();
             if !below.0.is_empty() {
-                expected.insert(if below.1 { Expected::List } else { Expected::Map });
+                expected.insert(if below.1 { FieldType::List } else { FieldType::Map });
             }
             path.extend(below.1.then_some(PathPart::Item));
             below.take_down(&path, reads);
@@ -204,7 +204,7 @@ pub(super) struct UnknownField<'n> {
     /// The path of the map that it is in.
     pub(super) above: String,
     pub(super) entry: &'n Entry,
-    pub(super) fault: Fault,
+    pub(super) fault: ValidationError,
 }
 
 /// All of an object of this kind.
@@ -217,7 +217,7 @@ pub(super) fn unknown_fields(kind: Kind, node: &Node) -> Vec<UnknownField<'_>> {
 }
 
 /// As [`unknown`] of a part of an object: what is below the fields `above`, and is at `path`.
-pub(super) fn unknown_fields_at(kind: Kind, above: &[&str], node: &Node, path: &str) -> Vec<Fault> {
+pub(super) fn unknown_fields_at(kind: Kind, above: &[&str], node: &Node, path: &str) -> Vec<ValidationError> {
     let mut faults = Vec::new();
     let mut shape = TABLES.get(&kind);
     for name in above {
@@ -238,10 +238,10 @@ pub fn known_fields(kind: Kind) -> Vec<String> {
     paths
 }
 
-/// The same, with what is read of each, as [`Faults::recording`] tells it of an object that has all of them.
+/// The same, with what is read of each, as [`ValidationErrors::recording`] tells it of an object that has all of them.
 pub(super) fn fields_read(kind: Kind, read: impl Fn(&Field<'_>)) -> FieldReads {
     let Some(table) = TABLES.get(&kind) else { return FieldReads::new() };
-    let faults = Faults::recording();
+    let faults = ValidationErrors::recording();
     if let Some(node) = tree::parse(&table.sample()).ok().and_then(|it| it.into_iter().next()) {
         read(&Field::root(&node, &faults));
     }

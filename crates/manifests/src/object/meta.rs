@@ -6,11 +6,11 @@ use seaway_model::{
 };
 use sha2::{Digest, Sha256};
 
-use super::words;
+use super::formats;
 use crate::decode::Field;
 
 /// Prefixes of annotations that `plan` has a meaning for; all others are dropped at the edge.
-pub const HONOURED: &[&str] = &[
+pub const ANNOTATION_PREFIXES: &[&str] = &[
     "seaway.dev/",
     "serviceloadbalancer/lb.",
     "metallb.io/",
@@ -28,13 +28,13 @@ pub const HONOURED: &[&str] = &[
 /// All annotations of an object together, as the API server bounds them.
 const ANNOTATIONS_BYTES: usize = 256 << 10;
 
-pub(super) struct Naming {
+pub(super) struct NameRules {
     pub(super) kind: Kind,
     pub(super) namespaced: bool,
     pub(super) rule: fn(&str) -> Vec<String>,
 }
 
-pub(super) fn read(root: &Field<'_>, naming: &Naming) -> Option<Meta> {
+pub(super) fn read(root: &Field<'_>, naming: &NameRules) -> Option<Meta> {
     let metadata = root.child("metadata");
     let name_field = metadata.child("name");
     let name = name_field.name();
@@ -47,7 +47,7 @@ pub(super) fn read(root: &Field<'_>, naming: &Naming) -> Option<Meta> {
     let namespace = match (naming.namespaced, namespace_field.name()) {
         (true, namespace) => {
             let namespace = namespace.unwrap_or("default");
-            check_rule(&namespace_field, namespace, words::dns1123_label);
+            check_rule(&namespace_field, namespace, formats::dns1123_label);
             namespace
         }
         (false, Some(_)) => {
@@ -108,10 +108,10 @@ pub(super) fn check_rule(field: &Field<'_>, value: &str, rule: impl Fn(&str) -> 
 pub(super) fn labels(field: &Field<'_>) -> Labels {
     let mut labels = Labels::new();
     for (key, value) in field.entries() {
-        check_rule(&value, key, words::qualified_name);
+        check_rule(&value, key, formats::qualified_name);
         // An empty value may be written as none at all.
         let text = value.text().unwrap_or_default();
-        check_rule(&value, text, words::label_value);
+        check_rule(&value, text, formats::label_value);
         labels.insert(key.into(), text.into());
     }
     labels
@@ -121,15 +121,15 @@ fn annotations(field: &Field<'_>) -> Labels {
     let mut annotations = Labels::new();
     let mut bytes = 0;
     for (key, value) in field.entries() {
-        check_rule(&value, key, |key| words::qualified_name(&key.to_lowercase()));
+        check_rule(&value, key, |key| formats::qualified_name(&key.to_lowercase()));
         let text = value.text().unwrap_or_default();
         bytes = key.len().saturating_add(text.len()).saturating_add(bytes);
-        if HONOURED.iter().any(|prefix| key.starts_with(prefix)) {
+        if ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
             annotations.insert(key.into(), text.into());
         }
     }
     if bytes > ANNOTATIONS_BYTES {
-        field.fault(format!("Too long: may not be more than {ANNOTATIONS_BYTES} bytes"));
+        field.error(format!("Too long: may not be more than {ANNOTATIONS_BYTES} bytes"));
     }
     annotations
 }

@@ -6,10 +6,10 @@ use seaway_plan::annotations::{SOURCE_RANGES, TLS, lets_clients_in, meant, name_
 
 use super::{
     known_fields::UnknownField,
-    near_misses::{UNTIL_CORRECTED, written},
+    likely_mistakes::{UNTIL_CORRECTED, written_entries},
 };
 use crate::{
-    decode::{Fault, nearest},
+    decode::{ValidationError, nearest},
     tree::{Entry, Node, Value},
 };
 
@@ -23,7 +23,11 @@ pub const NOT_USED: &str =
     ". It may protect the route, or narrow it, so the route is not used as it is written here";
 
 /// What is said where an unknown field closes its object; nothing, where the rest of the object counts.
-pub(super) fn closing(kind: Kind, unknown: &UnknownField<'_>, object: &Node) -> Option<Fault> {
+pub(super) fn closing_error(
+    kind: Kind,
+    unknown: &UnknownField<'_>,
+    object: &Node,
+) -> Option<ValidationError> {
     let option = protects(unknown.entry, object);
     let then = match kind {
         Kind::Service if option.is_some() => UNTIL_CORRECTED,
@@ -33,7 +37,7 @@ pub(super) fn closing(kind: Kind, unknown: &UnknownField<'_>, object: &Node) -> 
     let message = unknown.fault.message.replace("unknown field, which is ignored", "unknown field");
     let hint = option.filter(|_| !message.contains("did you mean"));
     let hint = hint.map(|it| format!(" (did you mean the annotation {it}?)")).unwrap_or_default();
-    Some(Fault { message: format!("{message}{hint}{then}"), ..unknown.fault.clone() })
+    Some(ValidationError { message: format!("{message}{hint}{then}"), ..unknown.fault.clone() })
 }
 
 /// Whether a route without the field may take more requests. A rule answers 500 for what is unknown in it.
@@ -48,7 +52,7 @@ fn narrows(above: &str, key: &str) -> bool {
 /// The option that was to protect the object, unless it is said where it belongs.
 fn protects(entry: &Entry, object: &Node) -> Option<&'static str> {
     let is_missing = |option: &&'static str| {
-        let is_said = written(object, "annotations").iter().any(|it| it.key == *option);
+        let is_said = written_entries(object, "annotations").iter().any(|it| it.key == *option);
         !(is_said || *option == SOURCE_RANGES && has_ranges(object))
     };
     let option =
@@ -172,7 +176,7 @@ mod tests {
             let reading = read_text(&text).remove(0);
             assert_eq!(reading.result.is_ok(), is_used, "{text}: {reading:?}");
             let Err(broken) = reading.result else { continue };
-            assert!(broken.faults[0].message.ends_with(super::NOT_USED), "{broken:?}");
+            assert!(broken.errors[0].message.ends_with(super::NOT_USED), "{broken:?}");
             assert_eq!(broken.reference.expect("it has a name").name.as_str(), "a");
         }
     }

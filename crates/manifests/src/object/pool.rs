@@ -21,18 +21,18 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Announce, Fact, IpRange, Kind, Name, ObjectRef,
-    fact::{AddressPool, Meta, Selector, Term},
+    AnnounceMode, Fact, IpRange, Kind, Name, ObjectRef,
+    fact::{AddressPool, LabelRequirement, Meta, Selector},
 };
 
 use super::{
-    meta::{self, Naming, check_rule},
-    words,
+    formats,
+    meta::{self, NameRules, check_rule},
 };
 use crate::decode::{Field, lenient_ip};
 
 pub(super) fn address_pool(root: &Field<'_>) -> Option<Vec<Fact>> {
-    let naming = Naming { kind: Kind::AddressPool, namespaced: false, rule: words::dns1123_subdomain };
+    let naming = NameRules { kind: Kind::AddressPool, namespaced: false, rule: formats::dns1123_subdomain };
     let meta = meta::read(root, &naming);
     let spec = root.child("spec");
     let hosts = spec.child("hosts").bool().unwrap_or(false);
@@ -61,22 +61,22 @@ pub(super) fn address_pool(root: &Field<'_>) -> Option<Vec<Fact>> {
 }
 
 /// Hosts answer for their own addresses: there is nothing to say.
-fn announce(field: &Field<'_>, hosts: bool) -> Option<Announce> {
+fn announce(field: &Field<'_>, hosts: bool) -> Option<AnnounceMode> {
     let word = field.name()?;
     if hosts {
         field.forbidden("may not be set when `hosts` is true: hosts answer for their own addresses");
         return None;
     }
-    let found = Announce::WORDS.iter().find(|(name, _)| *name == word);
+    let found = AnnounceMode::WORDS.iter().find(|(name, _)| *name == word);
     if found.is_none() {
-        let words: Vec<&str> = Announce::WORDS.iter().map(|(name, _)| *name).collect();
+        let words: Vec<&str> = AnnounceMode::WORDS.iter().map(|(name, _)| *name).collect();
         field.unsupported_with_suggestion(word, &words);
     }
     found.map(|(_, announce)| *announce)
 }
 
 pub(super) fn ip_address_pool(root: &Field<'_>) -> Option<Vec<Fact>> {
-    let naming = Naming { kind: Kind::IPAddressPool, namespaced: true, rule: words::dns1123_subdomain };
+    let naming = NameRules { kind: Kind::IPAddressPool, namespaced: true, rule: formats::dns1123_subdomain };
     let meta = meta::read(root, &naming);
     let spec = root.child("spec");
     let addresses = spec.child("addresses");
@@ -103,7 +103,7 @@ fn pool(
     let mut namespaces: Vec<Name> = Vec::new();
     for item in listed.items() {
         let Some(name) = item.text() else { continue };
-        check_rule(&item, name, words::dns1123_label);
+        check_rule(&item, name, formats::dns1123_label);
         if namespaces.iter().any(|other| **other == *name) {
             item.duplicate(name);
         }
@@ -165,17 +165,18 @@ pub(super) fn selectors(list: &Field<'_>) -> Vec<Selector> {
 
 fn selector(field: &Field<'_>) -> Selector {
     let labels = meta::labels(&field.child("matchLabels"));
-    let mut terms: Vec<Term> = labels.into_iter().map(|(key, value)| Term::Is(key, value)).collect();
+    let mut terms: Vec<LabelRequirement> =
+        labels.into_iter().map(|(key, value)| LabelRequirement::Is(key, value)).collect();
     let expressions = field.child("matchExpressions");
     terms.extend(expressions.items().filter_map(|item| term(&item)));
     Selector(terms)
 }
 
-fn term(item: &Field<'_>) -> Option<Term> {
+fn term(item: &Field<'_>) -> Option<LabelRequirement> {
     let (key_field, operator, values_field) =
         (item.child("key"), item.child("operator"), item.child("values"));
     let key = key_field.text().unwrap_or_default();
-    check_rule(&key_field, key, words::qualified_name);
+    check_rule(&key_field, key, formats::qualified_name);
     let values: Vec<Name> = values_field.texts().into_iter().map(Name::from).collect();
     let written = operator.text().unwrap_or_default();
     match written {
@@ -189,10 +190,10 @@ fn term(item: &Field<'_>) -> Option<Term> {
     }
     let key = Name::from(key);
     match written {
-        "In" => Some(Term::In(key, values)),
-        "NotIn" => Some(Term::NotIn(key, values)),
-        "Exists" => Some(Term::Exists(key)),
-        "DoesNotExist" => Some(Term::Missing(key)),
+        "In" => Some(LabelRequirement::In(key, values)),
+        "NotIn" => Some(LabelRequirement::NotIn(key, values)),
+        "Exists" => Some(LabelRequirement::Exists(key)),
+        "DoesNotExist" => Some(LabelRequirement::Missing(key)),
         _ => {
             operator.invalid(written, "not a valid selector operator");
             None
@@ -230,12 +231,12 @@ mod tests {
         let tunnels = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], reservedPorts: [51820]}}\n"));
         assert_eq!(tunnels.reserved_ports, [51_820].into());
         let routed = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], announce: static}}\n"));
-        assert_eq!((routed.announce, read.announce), (Some(Announce::Static), None));
+        assert_eq!((routed.announce, read.announce), (Some(AnnounceMode::Static), None));
         for (word, announce) in [
-            ("l2", Announce::Layer2),
-            ("bgp", Announce::Bgp),
-            ("auto", Announce::Auto),
-            ("none", Announce::None),
+            ("l2", AnnounceMode::Layer2),
+            ("bgp", AnnounceMode::Bgp),
+            ("auto", AnnounceMode::Auto),
+            ("none", AnnounceMode::None),
         ] {
             let of = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], announce: {word}}}\n"));
             assert_eq!(of.announce, Some(announce), "{word}");

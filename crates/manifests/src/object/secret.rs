@@ -10,12 +10,13 @@ use seaway_plan::base64;
 use secrecy::SecretString;
 
 use super::{
-    meta::{self, Naming, check_rule},
-    words,
+    formats,
+    meta::{self, NameRules, check_rule},
 };
 use crate::decode::Field;
 
-const NAMING: Naming = Naming { kind: Kind::Secret, namespaced: true, rule: words::dns1123_subdomain };
+const NAMING: NameRules =
+    NameRules { kind: Kind::Secret, namespaced: true, rule: formats::dns1123_subdomain };
 
 /// An OCSP answer, in DER.
 const STAPLE: &str = "tls.ocsp-staple";
@@ -27,17 +28,17 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     let mut values: BTreeMap<Name, SecretString> = BTreeMap::new();
     let mut staple = None;
     for (key, field) in data.entries() {
-        check_rule(&field, key, words::config_key);
+        check_rule(&field, key, formats::config_key);
         let Some(text) = field.text() else { continue };
         match base64::bytes_of(text) {
             Some(bytes) if key == STAPLE => staple = Some(bytes.into()),
             // Certificates, keys and passwords are text; what is not (a Java key store) is nothing to us.
             Some(bytes) => values.extend(String::from_utf8(bytes).ok().map(|text| (key.into(), text.into()))),
-            None => field.fault("Invalid value: must be base64 (plain text goes into `stringData`)"),
+            None => field.error("Invalid value: must be base64 (plain text goes into `stringData`)"),
         }
     }
     for (key, field) in plain.entries() {
-        check_rule(&field, key, words::config_key);
+        check_rule(&field, key, formats::config_key);
         values.extend(field.text().map(|text| (key.into(), text.to_owned().into())));
     }
     if kind == TLS_SECRET {

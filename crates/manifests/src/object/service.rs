@@ -1,6 +1,6 @@
 //! Service, as `k8s.io/kubernetes/pkg/apis/core` defaults and validates it.
 
-mod held;
+mod finalizers;
 pub(super) mod ports;
 mod published;
 
@@ -13,18 +13,18 @@ use seaway_model::{
     load_balancer::Family,
 };
 
-pub use self::held::{FINALIZER, MANAGER, OWN_FINALIZER};
+pub use self::finalizers::{FINALIZER, MANAGER, OWN_FINALIZER};
 use self::{
-    held::{held, is_being_deleted, other_write},
+    finalizers::{finalizer_owner, is_being_deleted, other_write},
     published::{published, published_by_us, published_ports},
 };
 use super::{
-    meta::{self, Naming, check_rule},
-    words,
+    formats,
+    meta::{self, NameRules, check_rule},
 };
 use crate::decode::{Field, lenient_ip};
 
-const NAMING: Naming = Naming { kind: Kind::Service, namespaced: true, rule: words::dns1123_label };
+const NAMING: NameRules = NameRules { kind: Kind::Service, namespaced: true, rule: formats::dns1123_label };
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const AFFINITY_SECONDS: u64 = 10_800;
 
@@ -86,7 +86,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         unclear_sources: false,
         publish_not_ready,
         leaving: is_being_deleted(root),
-        held: held(root),
+        held: finalizer_owner(root),
         published: published(root),
         published_by_us: published_by_us(root),
         published_ports: published_ports(root),
@@ -152,7 +152,7 @@ fn external_name(spec: &Field<'_>) -> Option<Name> {
     }
     let name = field.name()?;
     // The last dot says that the name is complete; it stays, for the resolver to heed.
-    check_rule(&field, name, |name| words::dns1123_subdomain(name.strip_suffix('.').unwrap_or(name)));
+    check_rule(&field, name, |name| formats::dns1123_subdomain(name.strip_suffix('.').unwrap_or(name)));
     Some(name.into())
 }
 
@@ -235,7 +235,7 @@ fn class(spec: &Field<'_>, kind: Type) -> Option<Name> {
     let field = spec.child("loadBalancerClass");
     let class = field.text()?;
     if kind == Type::LoadBalancer {
-        check_rule(&field, class, words::qualified_name);
+        check_rule(&field, class, formats::qualified_name);
     } else {
         field.forbidden("may only be used when `type` is 'LoadBalancer'");
     }

@@ -8,14 +8,14 @@ use seaway_model::{
 };
 
 use super::{
-    addresses,
-    meta::{self, Naming, check_rule},
+    addresses, formats,
+    meta::{self, NameRules, check_rule},
     service::ports,
-    words,
 };
 use crate::decode::{Field, lenient_ip};
 
-const NAMING: Naming = Naming { kind: Kind::EndpointSlice, namespaced: true, rule: words::dns1123_subdomain };
+const NAMING: NameRules =
+    NameRules { kind: Kind::EndpointSlice, namespaced: true, rule: formats::dns1123_subdomain };
 const SERVICE: &str = "kubernetes.io/service-name";
 const MOST_PORTS: usize = 100;
 const MOST_ENDPOINTS: usize = 1000;
@@ -110,7 +110,7 @@ fn address_of(field: &Field<'_>, kind: Option<Type>) -> Option<EndpointAddress> 
     let text = field.text()?;
     let ip = match (kind?, lenient_ip(text)) {
         (Type::DomainName, _) => {
-            check_rule(field, text, words::domain_name);
+            check_rule(field, text, formats::domain_name);
             return Some(EndpointAddress::Name(text.into()));
         }
         (Type::V4, Some(ip @ IpAddr::V4(_))) | (Type::V6, Some(ip @ IpAddr::V6(_))) => ip,

@@ -7,12 +7,12 @@ use crate::{
 
 /// Which Services are adopted that Seaway does not serve yet. The default adopts all of clouds at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adopt {
+pub struct AdoptionConfig {
     /// Of load balancers of clouds.
     pub mode: AdoptMode,
     /// Of Services that our own data plane would serve. Where nothing is configured, none is adopted.
     pub native: AdoptMode,
-    pub only: Canary,
+    pub only: AdoptionSelector,
     /// So many adoptions begin in a minute; `None`: no limit.
     pub per_minute: Option<u32>,
     /// No adoption begins while so many adopted Services have Problems; `None`: no limit.
@@ -21,12 +21,12 @@ pub struct Adopt {
     pub beside_occm: bool,
 }
 
-impl Default for Adopt {
-    fn default() -> Adopt {
-        Adopt {
+impl Default for AdoptionConfig {
+    fn default() -> AdoptionConfig {
+        AdoptionConfig {
             mode: AdoptMode::All,
             native: AdoptMode::Observe,
-            only: Canary::default(),
+            only: AdoptionSelector::default(),
             per_minute: None,
             stop_after: None,
             beside_occm: false,
@@ -57,7 +57,7 @@ impl AdoptMode {
 
 /// Services that may be adopted. Each list that is given narrows the choice; without any, all may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Canary {
+pub struct AdoptionSelector {
     pub namespaces: Vec<Name>,
     /// All of them.
     pub labels: Labels,
@@ -65,18 +65,18 @@ pub struct Canary {
     pub names: Vec<(Name, Name)>,
 }
 
-impl Adopt {
+impl AdoptionConfig {
     /// Every Service may be adopted at once: none has to wait.
     pub fn is_open(&self) -> bool {
         self.mode == AdoptMode::All
-            && self.only == Canary::default()
+            && self.only == AdoptionSelector::default()
             && self.per_minute.is_none()
             && self.stop_after.is_none()
     }
 }
 
-impl Canary {
-    pub fn chooses(&self, service: &Meta) -> bool {
+impl AdoptionSelector {
+    pub fn matches(&self, service: &Meta) -> bool {
         let named =
             |(namespace, name): &(Name, Name)| (namespace, name) == (&service.namespace, &service.name);
         (self.namespaces.is_empty() || self.namespaces.contains(&service.namespace))
@@ -95,15 +95,15 @@ mod tests {
         let service =
             Meta { namespace: "shop".into(), name: "web".into(), labels: labels.clone(), ..Meta::default() };
         let other = Meta { namespace: "bank".into(), name: "web".into(), ..Meta::default() };
-        assert!(Canary::default().chooses(&service) && Canary::default().chooses(&other));
+        assert!(AdoptionSelector::default().matches(&service) && AdoptionSelector::default().matches(&other));
         for canary in [
-            Canary { namespaces: vec!["shop".into()], ..Canary::default() },
-            Canary { labels, ..Canary::default() },
-            Canary { names: vec![("shop".into(), "web".into())], ..Canary::default() },
+            AdoptionSelector { namespaces: vec!["shop".into()], ..AdoptionSelector::default() },
+            AdoptionSelector { labels, ..AdoptionSelector::default() },
+            AdoptionSelector { names: vec![("shop".into(), "web".into())], ..AdoptionSelector::default() },
         ] {
-            assert!(canary.chooses(&service) && !canary.chooses(&other), "{canary:?}");
-            let narrower = Canary { namespaces: vec!["bank".into()], ..canary };
-            assert!(!narrower.chooses(&service), "{narrower:?}");
+            assert!(canary.matches(&service) && !canary.matches(&other), "{canary:?}");
+            let narrower = AdoptionSelector { namespaces: vec!["bank".into()], ..canary };
+            assert!(!narrower.matches(&service), "{narrower:?}");
         }
     }
 }

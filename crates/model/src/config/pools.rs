@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The default is that of a folder: its author is alone there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolRules {
+pub struct AddressPoolRules {
     /// Others share the cluster: nothing is given out that no pool allows, and an address stays while its pool cannot be
     /// seen. In a folder hosts' own addresses serve without a pool, and what no pool allows ends at once.
     pub cluster: bool,
@@ -14,17 +14,20 @@ pub struct PoolRules {
     pub per_namespace: Option<u32>,
 }
 
-impl PoolRules {
+impl AddressPoolRules {
     pub const GRACE: Duration = Duration::from_secs(600);
 
     pub const PER_NAMESPACE: u32 = 256;
 
-    pub const CLUSTER: PoolRules =
-        PoolRules { cluster: true, grace: PoolRules::GRACE, per_namespace: Some(PoolRules::PER_NAMESPACE) };
+    pub const CLUSTER: AddressPoolRules = AddressPoolRules {
+        cluster: true,
+        grace: AddressPoolRules::GRACE,
+        per_namespace: Some(AddressPoolRules::PER_NAMESPACE),
+    };
 }
 
-impl Default for PoolRules {
-    fn default() -> PoolRules {
-        PoolRules { cluster: false, grace: PoolRules::GRACE, per_namespace: None }
+impl Default for AddressPoolRules {
+    fn default() -> AddressPoolRules {
+        AddressPoolRules { cluster: false, grace: AddressPoolRules::GRACE, per_namespace: None }
     }
 }

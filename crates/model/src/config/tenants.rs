@@ -14,7 +14,7 @@ pub struct Tenants {
     pub sources: Option<Vec<IpNet>>,
     pub limits: TenantLimits,
     pub reserved_ports: ReservedPorts,
-    pub join: JoinLoadBalancers,
+    pub join: SharedLoadBalancerScope,
 }
 
 /// Ports that the machines of a cluster need themselves, by whatever protocol.
@@ -38,7 +38,7 @@ impl ReservedPorts {
     ];
 
     /// And those that the operator names.
-    pub fn with(more: Vec<RangeInclusive<u16>>) -> ReservedPorts {
+    pub fn with_additional(more: Vec<RangeInclusive<u16>>) -> ReservedPorts {
         ReservedPorts { more: more.into() }
     }
 
@@ -49,7 +49,7 @@ impl ReservedPorts {
 
 /// Which load balancers of a cloud that are not its own a Service may begin to share. One that it shares already stays shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JoinLoadBalancers {
+pub enum SharedLoadBalancerScope {
     /// Those that Services of its own namespace have to themselves.
     #[default]
     Namespace,
@@ -116,7 +116,7 @@ impl Default for MemberRules {
 
 /// Which routes are at the front door.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Routes {
+pub enum FrontDoorRoutes {
     #[default]
     All,
     /// Those that name this Gateway as a parent.
@@ -129,12 +129,12 @@ pub enum Routes {
 pub struct HostOwners {
     /// Namespaces by host name; those of a wildcard own the names below it as well.
     pub names: BTreeMap<HostPattern, Vec<Name>>,
-    pub others: OtherHosts,
+    pub others: UnlistedHosts,
 }
 
 /// Host names of which nothing is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OtherHosts {
+pub enum UnlistedHosts {
     /// They belong to nobody: everybody may add to them.
     #[default]
     Shared,
@@ -145,7 +145,7 @@ pub enum OtherHosts {
 
 impl HostOwners {
     /// Whether host names have owners at all.
-    pub fn are_kept(&self) -> bool {
-        self.others != OtherHosts::Shared || !self.names.is_empty()
+    pub fn are_enforced(&self) -> bool {
+        self.others != UnlistedHosts::Shared || !self.names.is_empty()
     }
 }

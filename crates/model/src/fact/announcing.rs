@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::Selector;
 use crate::{
-    bgp::{Bfd, Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs},
+    bgp::{Bfd, NextHops, PeerAddress, PeerDistance, PeerFamilies, RemoteAs},
     name::{Kind, Name, ObjectRef, Time},
     problem::Problem,
     reason::Reason,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AnnouncingObject {
+pub struct AnnouncementObject {
     pub object: ObjectRef,
     /// Absent counts as oldest.
     pub created: Option<Time>,
-    pub says: Announcing,
+    pub says: AnnouncementSpec,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Announcing {
+pub enum AnnouncementSpec {
     L2Advertisement(L2Advertisement),
     BgpAdvertisement(BgpAdvertisement),
     BgpPeer(BgpPeer),
@@ -59,11 +59,11 @@ pub struct BgpAdvertisement {
     pub aggregation_v6: Option<u8>,
     pub local_pref: Option<u32>,
     pub med: Option<u32>,
-    pub communities: Vec<CommunityWord>,
+    pub communities: Vec<CommunityRef>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CommunityWord {
+pub enum CommunityRef {
     Value(CommunityValue),
     /// As an object of the kind Community calls it.
     Name(Name),
@@ -86,7 +86,7 @@ pub struct BgpPeer {
     pub connect_retry: Duration,
     /// In Seaway's namespace; of a folder, in the namespace that is written beside it.
     pub password: Option<ObjectRef>,
-    pub hops: Hops,
+    pub hops: PeerDistance,
     pub graceful_restart: Option<Duration>,
     /// The name of a BFDProfile.
     pub bfd: Option<Name>,
@@ -96,7 +96,7 @@ pub struct BgpPeer {
 }
 
 /// Of an object of MetalLB itself, so once, however many Services have addresses that it is about.
-pub fn not_acted_on_problem(object: ObjectRef) -> Problem {
+pub fn unsupported_announcement_problem(object: ObjectRef) -> Problem {
     let message = "Seaway does not act on it: of pools of MetalLB, Seaway announces no addresses, neither by ARP or NDP nor by BGP";
     Problem::new(object, Reason::Unsupported, message).fix(
         "Leave MetalLB's speaker running if it announces these addresses; or use an AddressPool with announce: l2 or bgp, and write \

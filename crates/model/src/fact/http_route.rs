@@ -44,7 +44,7 @@ pub struct RouteRule {
     pub attempt_timeout: Option<Duration>,
     pub retries: Option<u8>,
     /// Valid, and not understood here: who does not know all of a rule must not follow it.
-    pub unsupported: Vec<Unsupported>,
+    pub unsupported: Vec<UnsupportedField>,
 }
 
 /// A port of a Service, as a route names it.
@@ -58,7 +58,7 @@ pub struct BackendRef {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unsupported {
+pub struct UnsupportedField {
     pub field: Name,
     /// What it would be: "a filter of type ExtensionRef".
     pub what: Name,

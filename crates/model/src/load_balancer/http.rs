@@ -80,7 +80,7 @@ impl Rule {
     }
 
     /// Layer 4: everything to one pool.
-    pub fn everything_to(owner: Owner, pool: PoolId) -> Rule {
+    pub fn forward_all(owner: Owner, pool: PoolId) -> Rule {
         Rule {
             owner,
             hosts: Vec::new(),
@@ -220,7 +220,7 @@ pub struct HttpOptions {
     pub pages: BTreeMap<u16, Name>,
     /// Every request has an `X-Request-Id`.
     pub request_id: bool,
-    pub trace: Trace,
+    pub trace: TracePolicy,
     /// Say `Forwarded` (RFC 7239) beside `X-Forwarded-…`.
     pub forwarded: bool,
     /// What we call ourselves in `Via`, if there.
@@ -234,7 +234,7 @@ impl Default for HttpOptions {
             trusted: Vec::new(),
             pages: BTreeMap::new(),
             request_id: true,
-            trace: Trace::Keep,
+            trace: TracePolicy::Keep,
             forwarded: false,
             via: None,
             limits: HttpLimits::default(),
@@ -261,7 +261,7 @@ impl Default for HttpLimits {
 
 /// What becomes of `traceparent` (W3C Trace Context). One that is no proper one never goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trace {
+pub enum TracePolicy {
     /// Who has none gets none: to say that a trace is recorded or is not decides for everybody behind us.
     Keep,
     /// Who has none gets one that is to be recorded.

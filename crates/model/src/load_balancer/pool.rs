@@ -41,7 +41,7 @@ pub struct Pool {
     pub balance: Balance,
     pub affinity: Option<Affinity>,
     pub health: Option<HealthCheck>,
-    pub passive: Option<Passive>,
+    pub passive: Option<PassiveHealthCheck>,
     /// A member that came back gets its share over this time.
     pub slow_start: Option<Duration>,
     /// Percent of healthy members below which all are used; 0 never.
@@ -81,7 +81,7 @@ pub struct PoolHttpOptions {
     pub half_closed: Option<Duration>,
     /// Connections of a removed member.
     pub drain: Option<Duration>,
-    pub reuse: Reuse,
+    pub reuse: ConnectionReuse,
     /// Responses are compressed for clients that take it.
     pub compression: Option<Arc<Compression>>,
 }
@@ -99,7 +99,7 @@ pub struct Compression {
 /// otherwise than its messages said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reuse {
+pub enum ConnectionReuse {
     /// Those on which no client can have left a request of its own for the next one.
     #[default]
     Safe,
@@ -273,7 +273,7 @@ impl CheckKind {
 
 /// Ejection by what the traffic itself shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Passive {
+pub struct PassiveHealthCheck {
     /// Failures in a row (refused, timed out, reset before an answer or amid it).
     pub failures: u8,
     /// Answers in a row that say the member is at fault (5xx, or none in time; HTTP); `None`: they are the member's own business.
@@ -284,9 +284,9 @@ pub struct Passive {
     pub eject: Duration,
 }
 
-impl Default for Passive {
-    fn default() -> Passive {
-        Passive { failures: 3, errors: None, share: 50, eject: Duration::from_secs(10) }
+impl Default for PassiveHealthCheck {
+    fn default() -> PassiveHealthCheck {
+        PassiveHealthCheck { failures: 3, errors: None, share: 50, eject: Duration::from_secs(10) }
     }
 }
 

@@ -28,7 +28,7 @@ pub struct TlsByName {
 
 impl TlsByName {
     /// Somebody shakes hands here.
-    pub fn ends_here(&self) -> bool {
+    pub fn terminates_tls(&self) -> bool {
         !self.default.is_empty() || self.by_name.values().any(|it| !it.is_empty())
     }
 

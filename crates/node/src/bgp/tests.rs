@@ -3,7 +3,7 @@ use std::{sync::Arc, time::UNIX_EPOCH};
 use super::*;
 use seaway_model::{
     Kind,
-    bgp::{Hops, NextHops, Password, PeerAddress, PeerFamilies, RemoteAs},
+    bgp::{NextHops, Password, PeerAddress, PeerDistance, PeerFamilies, RemoteAs},
 };
 
 fn session(name: &str, password: Option<Password>) -> Session {
@@ -17,7 +17,7 @@ fn session(name: &str, password: Option<Password>) -> Session {
         keepalive: None,
         connect_retry: Duration::from_secs(10),
         password,
-        hops: Hops::Direct,
+        hops: PeerDistance::Direct,
         graceful_restart: None,
         bfd: None,
         next_hops: NextHops::default(),
@@ -36,8 +36,8 @@ fn route(prefix: &str) -> Route {
     }
 }
 
-fn all(sessions: Vec<Session>) -> BgpWanted {
-    BgpWanted { sessions, is_leaving: false }
+fn all(sessions: Vec<Session>) -> DesiredBgp {
+    DesiredBgp { sessions, is_leaving: false }
 }
 
 fn secret(name: &str) -> ObjectRef {
@@ -76,12 +76,12 @@ fn a_session_has_its_password_or_none_is_begun() {
         session("refused", Some(of(None, "refused"))),
         session("unread", Some(of(None, "unread"))),
     ];
-    let passwords: Passwords = [
+    let passwords: BgpPasswords = [
         (secret("read"), Ok("quiet".to_owned().into())),
         (secret("refused"), Err("there is no Secret seaway-system/refused".to_owned())),
     ]
     .into();
-    let (wanted, lacking) = bgp().wanted(&BgpWanted { sessions, is_leaving: false }, &passwords);
+    let (wanted, lacking) = bgp().wanted(&DesiredBgp { sessions, is_leaving: false }, &passwords);
     let shown = |it: &Session| {
         let value = it.password.as_ref().and_then(|it| it.value.as_ref());
         value.map(|it| it.expose_secret().to_owned())
@@ -120,10 +120,10 @@ fn a_host_that_is_drained_asks_routers_to_prefer_others_for_a_second_before_it_w
     let had = || Some(all(vec![session("tor", None), session("gone", None)]));
     let drained = || {
         let sessions = ["new", "tor"].map(|name| Session { routes: Vec::new(), ..session(name, None) });
-        BgpWanted { sessions: sessions.into(), is_leaving: true }
+        DesiredBgp { sessions: sessions.into(), is_leaving: true }
     };
     let mut leaving = None;
-    let mut keep = |before, wanted: BgpWanted, now| {
+    let mut keep = |before, wanted: DesiredBgp, now| {
         let mut wanted = wanted;
         let again = keep_while_leaving(&mut wanted, before, &mut leaving, now);
         let routes = wanted.sessions.iter().map(|it| it.routes.len()).collect::<Vec<_>>();

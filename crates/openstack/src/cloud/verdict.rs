@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     call::{Accept, Call, Reply},
-    error::{Class, Error, Refusal},
+    error::{Class, Error, ErrorReply},
     http::{AttemptError, Body, HttpReply},
 };
 
@@ -65,7 +65,7 @@ fn refused(call: &Call, answer: &HttpReply, id: &str) -> Error {
     };
     let error = Error::from_reply(
         call,
-        &Refusal {
+        &ErrorReply {
             status: answer.status,
             body: &words,
             request_id: answer.request_id.as_deref().or((!id.is_empty()).then_some(id)),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    LoadedCredentials, Place, clouds,
+    LoadedCredentials, SourceLocation, clouds,
     ini::{Entry, Ini},
     options::{Options, option_error},
     permissions,
@@ -76,8 +76,8 @@ impl CloudConf {
     }
 
     /// Where a line is, for whoever has to mend it.
-    pub fn place(&self, line: usize) -> Place {
-        Place(format!("{}:{line}", self.file.display()))
+    pub fn place(&self, line: usize) -> SourceLocation {
+        SourceLocation(format!("{}:{line}", self.file.display()))
     }
 
     /// What nobody here reads: leftovers such as `[BlockStorage]` do no harm, and are told.

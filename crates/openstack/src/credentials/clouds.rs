@@ -15,7 +15,7 @@ use std::{
 use seaway_tree::{Entry, Node, Position, SyntaxError, Value};
 
 use super::{
-    LoadedCredentials, Place,
+    LoadedCredentials, SourceLocation,
     options::{Options, normalized_key, option_error},
     permissions,
     source::SourceFiles,
@@ -73,7 +73,7 @@ fn environment(around: &Environment) -> Option<Options> {
         let key = name.strip_prefix("OS_").unwrap_or(name);
         if !SELECTORS.contains(&name) || name == "OS_REGION_NAME" {
             use secrecy::ExposeSecret;
-            options.put_quietly(key, value.expose_secret(), Place(name.to_owned()));
+            options.put_quietly(key, value.expose_secret(), SourceLocation(name.to_owned()));
         }
     }
     any.then_some(options)
@@ -123,7 +123,7 @@ impl CloudEntry {
             }
         }
         if let Some(region) = region {
-            found.options.put("region_name", region, Place("OS_REGION_NAME".to_owned()));
+            found.options.put("region_name", region, SourceLocation("OS_REGION_NAME".to_owned()));
         }
         for file in [Some(&clouds), secure.as_ref()].into_iter().flatten() {
             let secret = found.options.has_secret_of(&file.path.display().to_string());
@@ -209,8 +209,8 @@ fn child<'a>(map: &'a Node, key: &str) -> Option<&'a Node> {
     map.entries().iter().find(|entry| normalized_key(&entry.key) == key).map(|entry| &entry.value)
 }
 
-fn place(file: &Path, at: Position) -> Place {
-    Place(format!("{}:{}", file.display(), at.line))
+fn place(file: &Path, at: Position) -> SourceLocation {
+    SourceLocation(format!("{}:{}", file.display(), at.line))
 }
 
 /// Every scalar is text; an empty file is a null.
@@ -230,7 +230,7 @@ struct File {
 }
 
 impl File {
-    fn place(&self, at: Position) -> Place {
+    fn place(&self, at: Position) -> SourceLocation {
         place(&self.path, at)
     }
 

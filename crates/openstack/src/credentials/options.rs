@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Located, Place};
+use super::{Located, SourceLocation};
 use crate::error::{Class, Error};
 
 /// By the names that OpenStack's own client has for them: `project_name`, `region_name`.
@@ -17,19 +17,19 @@ pub(super) struct Options(BTreeMap<String, OptionValue>);
 struct OptionValue {
     /// Any of them may be a password, so all of them are treated as one.
     value: SecretString,
-    place: Place,
+    place: SourceLocation,
     /// Whether anybody wonders if nobody wants it.
     quiet: bool,
 }
 
 impl Options {
     /// The last one counts.
-    pub(super) fn put(&mut self, key: &str, value: &str, place: Place) {
+    pub(super) fn put(&mut self, key: &str, value: &str, place: SourceLocation) {
         self.0.insert(normalized_key(key), OptionValue { value: value.into(), place, quiet: false });
     }
 
     /// Of the environment, where much is that is not for us.
-    pub(super) fn put_quietly(&mut self, key: &str, value: &str, place: Place) {
+    pub(super) fn put_quietly(&mut self, key: &str, value: &str, place: SourceLocation) {
         self.0.insert(normalized_key(key), OptionValue { value: value.into(), place, quiet: true });
     }
 
@@ -101,6 +101,6 @@ impl fmt::Debug for Options {
     }
 }
 
-pub(super) fn option_error(place: &Place, key: &str, why: &str) -> Error {
+pub(super) fn option_error(place: &SourceLocation, key: &str, why: &str) -> Error {
     Error::new(Class::Credentials, format!("{place}: {key}: {why}"))
 }

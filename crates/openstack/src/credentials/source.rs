@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    CloudConf, Credentials, clouds, options::resolve::Resolved, permissions, surroundings::Environment,
+    CloudConf, Credentials, clouds, options::resolve::ResolvedOptions, permissions, surroundings::Environment,
 };
 use crate::error::Error;
 
@@ -79,12 +79,12 @@ impl Source {
 
 impl LoadedCredentials {
     pub(super) fn new(
-        resolved: Resolved,
+        resolved: ResolvedOptions,
         files: SourceFiles,
         mut warnings: Vec<String>,
         from: &str,
     ) -> Result<LoadedCredentials, Error> {
-        let Resolved { credentials, unused } = resolved;
+        let ResolvedOptions { credentials, unused } = resolved;
         let tls = &credentials.tls;
         if let Some((_, key)) = &tls.client {
             warnings.extend(permissions::check_permissions(&key.value, true)?);

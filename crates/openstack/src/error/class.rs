@@ -69,7 +69,7 @@ pub enum Class {
 
 /// Who can mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum Responsibility {
     /// Whoever wrote the credentials, the configuration, or the wish that led to the request.
     User,
     /// The cloud's operators.
@@ -94,7 +94,7 @@ pub enum Retry {
 }
 
 impl Class {
-    pub fn fault(&self) -> Fault {
+    pub fn fault(&self) -> Responsibility {
         match self {
             Class::Quota { .. }
             | Class::Unauthorized
@@ -107,21 +107,23 @@ impl Class {
             | Class::Credentials
             | Class::Ambiguous
             | Class::NoService
-            | Class::NoRegion => Fault::User,
-            Class::Busy | Class::Broken | Class::TooLarge | Class::Strange | Class::Failed => Fault::Cloud,
+            | Class::NoRegion => Responsibility::User,
+            Class::Busy | Class::Broken | Class::TooLarge | Class::Strange | Class::Failed => {
+                Responsibility::Cloud
+            }
             Class::Unreachable
             | Class::Timeout
             | Class::Tls
             | Class::NotOpenStack
             | Class::CutShort
-            | Class::Lost => Fault::Network,
+            | Class::Lost => Responsibility::Network,
             Class::NotFound
             | Class::Immutable
             | Class::InUse
             | Class::Duplicate
             | Class::Stale
             | Class::Fenced
-            | Class::Conflict => Fault::Nobody,
+            | Class::Conflict => Responsibility::Nobody,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{call::Call, quota};
 
 /// A reply of status 400 and above.
 #[derive(Clone, Copy, Debug)]
-pub struct Refusal<'a> {
+pub struct ErrorReply<'a> {
     pub status: u16,
     /// `Null` if it was no JSON.
     pub body: &'a Value,
@@ -39,7 +39,7 @@ struct ServiceError {
     text: String,
 }
 
-pub(super) fn read(call: &Call, refusal: &Refusal<'_>) -> Error {
+pub(super) fn read(call: &Call, refusal: &ErrorReply<'_>) -> Error {
     let said = ServiceError::of(refusal.body);
     let class = classify(refusal.status, &said);
     let (service, status) = (call.service.project(), refusal.status);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     backoff::{Backoff, RandomSource},
-    limits::Gate,
+    limits::RequestLimiter,
     transport::{HttpReply, HttpRequest, Transport},
     trouble::AttemptError,
 };
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How one exchange is done.
-pub(crate) struct ExchangeTerms {
+pub(crate) struct ExchangeOptions {
     /// How long one attempt may take.
     pub(crate) attempt: Duration,
     pub(crate) backoff: Backoff,
@@ -31,7 +31,7 @@ pub(crate) struct TimeBudget(pub(crate) Duration);
 /// What all exchanges of one cloud share.
 pub(crate) struct Exchange<'a> {
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) gate: &'a Gate,
+    pub(crate) gate: &'a RequestLimiter,
     pub(crate) random: &'a RandomSource,
     /// Asked right before each attempt.
     pub(crate) may: &'a (dyn Fn() -> bool + Send + Sync),
@@ -45,7 +45,7 @@ impl Exchange<'_> {
         &self,
         transport: &Transport,
         ask: &HttpRequest<'_>,
-        terms: &ExchangeTerms,
+        terms: &ExchangeOptions,
         left: &mut TimeBudget,
     ) -> Result<HttpReply, AttemptError> {
         let mut attempts = 0;

@@ -23,7 +23,7 @@ impl Default for Limits {
 }
 
 /// Lets requests through as the limits allow, in the order in which they came.
-pub(crate) struct Gate {
+pub(crate) struct RequestLimiter {
     places: Semaphore,
     interval: Duration,
     burst: Duration,
@@ -31,11 +31,11 @@ pub(crate) struct Gate {
     due: Mutex<Option<Instant>>,
 }
 
-impl Gate {
-    pub(crate) fn new(limits: Limits) -> Gate {
+impl RequestLimiter {
+    pub(crate) fn new(limits: Limits) -> RequestLimiter {
         let interval =
             Duration::from_secs(1).checked_div(limits.per_second).unwrap_or(Duration::from_secs(1));
-        Gate {
+        RequestLimiter {
             places: Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)),
             interval,
             burst: Duration::from_secs(1).saturating_sub(interval),
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_burst_of_one_second_passes_and_the_rest_is_spread() {
-        let gate = Gate::new(Limits { per_second: 10, in_flight: 1 });
+        let gate = RequestLimiter::new(Limits { per_second: 10, in_flight: 1 });
         let start = Instant::now();
         let waits: Vec<u128> = (0..13).map(|_| gate.reserve(start).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 200, 300]);

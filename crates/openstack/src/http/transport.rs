@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     retry_after,
-    trouble::{AttemptError, Subject},
+    trouble::{AttemptError, RequestDescription},
 };
 use crate::{
     call::Accept,
@@ -101,7 +101,8 @@ impl Transport {
         if !ask.query.is_empty() {
             url.query_pairs_mut().extend_pairs(ask.query);
         }
-        let subject = Subject { url: &url, connect: self.connect, within, address_from: ask.address_from };
+        let subject =
+            RequestDescription { url: &url, connect: self.connect, within, address_from: ask.address_from };
         let mut request = self.client.request(ask.method.clone(), url.clone()).timeout(within).header(
             "accept",
             match ask.accept {
@@ -215,7 +216,7 @@ fn kind(response: &Response) -> String {
     kind.unwrap_or_default().to_ascii_lowercase()
 }
 
-async fn whole(response: &mut Response, subject: &Subject<'_>) -> Result<Vec<u8>, AttemptError> {
+async fn whole(response: &mut Response, subject: &RequestDescription<'_>) -> Result<Vec<u8>, AttemptError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| subject.cut(error, bytes.len()))? {
         if bytes.len().saturating_add(chunk.len()) > LARGEST {
@@ -232,7 +233,7 @@ impl Body {
         kind: &str,
         accept: Accept,
         status: u16,
-        subject: &Subject<'_>,
+        subject: &RequestDescription<'_>,
     ) -> Result<Body, AttemptError> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Body::Nothing);

@@ -17,7 +17,7 @@ pub(crate) struct AttemptError {
 }
 
 /// What was asked, for the sake of telling.
-pub(super) struct Subject<'a> {
+pub(super) struct RequestDescription<'a> {
     pub(super) url: &'a Url,
     pub(super) connect: Duration,
     pub(super) within: Duration,
@@ -37,7 +37,7 @@ impl AttemptError {
     }
 }
 
-impl Subject<'_> {
+impl RequestDescription<'_> {
     /// Of a request that got no reply.
     pub(super) fn trouble(&self, error: reqwest::Error) -> AttemptError {
         let connecting = error.is_connect();

@@ -171,7 +171,7 @@ fn listed(names: BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credentials::{Located, Place};
+    use crate::credentials::{Located, SourceLocation};
 
     fn endpoint(interface: &str, url: &str, region: &str, id: Option<&str>) -> Endpoint {
         Endpoint {
@@ -213,7 +213,7 @@ mod tests {
         );
         assert_eq!(find(Service::Network, |it| it.region = None), Ok("http://n-one".into()));
         for region in ["Two", "two-id"] {
-            let own = Located { value: region.to_owned(), place: Place(String::new()) };
+            let own = Located { value: region.to_owned(), place: SourceLocation(String::new()) };
             assert_eq!(find(Service::Network, |it| it.region = Some(own)), Ok("http://n-two".into()));
         }
         assert_eq!(find(Service::LoadBalancer, |_| {}), Ok("http://lb/load-balancer".into()));
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_what_is_there() {
-        let place = Place("clouds.yaml:9".into());
+        let place = SourceLocation("clouds.yaml:9".into());
         let own = Located { value: "Three".to_owned(), place };
         assert_eq!(
             find(Service::Network, |it| it.region = Some(own)).unwrap_err(),
@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn an_override_beats_the_catalog() {
-        let own = Located { value: "http://own:9876/".to_owned(), place: Place("clouds.yaml:3".into()) };
+        let own =
+            Located { value: "http://own:9876/".to_owned(), place: SourceLocation("clouds.yaml:3".into()) };
         let overridden = find(Service::KeyManager, |it| drop(it.overrides.insert(Service::KeyManager, own)));
         assert_eq!(overridden, Ok("http://own:9876".into()));
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     call::Service,
-    credentials::{AuthMethod, Credentials, Interface, Located, Place, Scope},
+    credentials::{AuthMethod, Credentials, Interface, Located, Scope, SourceLocation},
     error::Class,
 };
 
@@ -19,7 +19,7 @@ const SERVICES: [Service; 5] =
 /// way out. A version is added to a URL once.
 pub fn catalog(bytes: &[u8]) {
     let Ok(body) = serde_json::from_slice::<Value>(bytes) else { return };
-    let place = || Place("clouds.yaml:3".into());
+    let place = || SourceLocation("clouds.yaml:3".into());
     let token = Some("token".into());
     for grant in [v3::grant(&body, token), v2::grant(&body)].into_iter().flatten() {
         for (service, region) in SERVICES.into_iter().flat_map(|it| [(it, None), (it, Some("RegionOne"))]) {

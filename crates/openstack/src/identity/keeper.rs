@@ -34,14 +34,14 @@ const LINE: usize = 64;
 pub(crate) struct SessionKeeper {
     session: watch::Receiver<Arc<Session>>,
     warnings: watch::Receiver<Vec<String>>,
-    line: mpsc::Sender<Wish>,
+    line: mpsc::Sender<SessionRequest>,
     started: Instant,
     /// When to look at the files again, in milliseconds since the start.
     next_look: AtomicU64,
     task: JoinHandle<()>,
 }
 
-enum Wish {
+enum SessionRequest {
     /// Another session than the one of this number.
     Renew { seen: u64, reply: oneshot::Sender<Result<Arc<Session>, Error>> },
     /// The token is ageing, or the files may have changed: nobody waits for it.
@@ -57,7 +57,7 @@ impl SessionKeeper {
         let (publish, published) = watch::channel(session.clone());
         let (warn, warned) = watch::channel(reading.warnings);
         let (line, wishes) = mpsc::channel(LINE);
-        let work = Work { context, watched, session, publish, warn, refused: None, newer: None };
+        let work = KeeperTask { context, watched, session, publish, warn, refused: None, newer: None };
         let task = tokio::spawn(work.run(wishes));
         Ok(SessionKeeper {
             session: published,
@@ -94,7 +94,7 @@ impl SessionKeeper {
         if since >= due
             && self.next_look.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
-            _ = self.line.try_send(Wish::Look);
+            _ = self.line.try_send(SessionRequest::Look);
         }
         Ok(session)
     }
@@ -111,7 +111,7 @@ impl SessionKeeper {
         let (begin, patience) = (clock.now(), left.0);
         let renewed = tokio::time::timeout(patience, async {
             let (reply, replied) = oneshot::channel();
-            self.line.send(Wish::Renew { seen, reply }).await.map_err(|_| stopped())?;
+            self.line.send(SessionRequest::Renew { seen, reply }).await.map_err(|_| stopped())?;
             replied.await.map_err(|_| stopped())?
         });
         let renewed = renewed.await;
@@ -130,48 +130,48 @@ impl Drop for SessionKeeper {
     }
 }
 
-struct Work {
+struct KeeperTask {
     context: Arc<SignInContext>,
     watched: CredentialWatch,
     session: Arc<Session>,
     publish: watch::Sender<Arc<Session>>,
     warn: watch::Sender<Vec<String>>,
     /// Of the credentials in use, when they no longer work.
-    refused: Option<Setback>,
+    refused: Option<FailedSignIn>,
     /// Credentials that are newer than those in use, and what came of them.
-    newer: Option<(Arc<Credentials>, Option<Setback>)>,
+    newer: Option<(Arc<Credentials>, Option<FailedSignIn>)>,
 }
 
 /// A sign-in that failed, and until when nobody tries again: accounts get locked by those who do not listen.
-struct Setback {
+struct FailedSignIn {
     error: Error,
     /// How many there were before it, in a row.
     before: usize,
     until: Instant,
 }
 
-impl Work {
-    async fn run(mut self, mut wishes: mpsc::Receiver<Wish>) {
+impl KeeperTask {
+    async fn run(mut self, mut wishes: mpsc::Receiver<SessionRequest>) {
         while let Some(wish) = wishes.recv().await {
             match wish {
-                Wish::Renew { seen, reply } if self.session.number > seen => {
+                SessionRequest::Renew { seen, reply } if self.session.number > seen => {
                     _ = reply.send(Ok(self.session.clone()));
                 }
-                Wish::Renew { reply, .. } if self.just_renewed() => {
+                SessionRequest::Renew { reply, .. } if self.just_renewed() => {
                     // The newest there is was refused, too: it is not the token.
                     _ = reply.send(Ok(self.session.clone()));
                 }
-                Wish::Renew { reply, .. } => {
+                SessionRequest::Renew { reply, .. } => {
                     let outcome = self.renew().await;
                     // Whoever came meanwhile wanted the same, and does not ask Keystone the same question.
                     for _ in 0..wishes.len() {
-                        if let Ok(Wish::Renew { reply, .. }) = wishes.try_recv() {
+                        if let Ok(SessionRequest::Renew { reply, .. }) = wishes.try_recv() {
                             _ = reply.send(outcome.clone());
                         }
                     }
                     _ = reply.send(outcome);
                 }
-                Wish::Look => self.look().await,
+                SessionRequest::Look => self.look().await,
             }
         }
     }
@@ -250,7 +250,7 @@ impl Work {
         let (newer, before) = self.newer.take()?;
         let outcome = self.enter(newer.clone()).await;
         if let Err(error) = &outcome {
-            self.newer = Some((newer, Some(Setback::after(before, error, &TRY_NEWER, self.now()))));
+            self.newer = Some((newer, Some(FailedSignIn::after(before, error, &TRY_NEWER, self.now()))));
         }
         Some(outcome)
     }
@@ -259,7 +259,7 @@ impl Work {
         let before = self.refused.take();
         let outcome = self.enter(self.session.credentials.clone()).await;
         if let Err(error) = &outcome {
-            self.refused = Some(Setback::after(before, error, &TRY_AGAIN, self.now()));
+            self.refused = Some(FailedSignIn::after(before, error, &TRY_AGAIN, self.now()));
         }
         outcome
     }
@@ -292,14 +292,19 @@ const TRY_NEWER: [Duration; 4] =
 const TRY_AGAIN: [Duration; 4] =
     [Duration::from_secs(5), Duration::from_secs(15), MINUTE, MINUTE.saturating_mul(5)];
 
-impl Setback {
+impl FailedSignIn {
     /// Pauses grow while Keystone says no. What failed for another reason locks nobody out.
-    fn after(earlier: Option<Setback>, error: &Error, pauses: &[Duration; 4], now: Instant) -> Setback {
+    fn after(
+        earlier: Option<FailedSignIn>,
+        error: &Error,
+        pauses: &[Duration; 4],
+        now: Instant,
+    ) -> FailedSignIn {
         let refused = *error.class() == Class::Credentials;
         let before = earlier.filter(|_| refused).map_or(0, |it| it.before.saturating_add(1));
         let [.., longest] = pauses;
         let pause = *pauses.get(before).unwrap_or(longest);
-        Setback { error: error.clone(), before, until: now.checked_add(pause).unwrap_or(now) }
+        FailedSignIn { error: error.clone(), before, until: now.checked_add(pause).unwrap_or(now) }
     }
 }
 
@@ -317,7 +322,8 @@ mod tests {
         let pauses = |classes: &[Class]| -> Vec<u64> {
             let mut setback = None;
             let pause = |class: &Class| {
-                let next = Setback::after(setback.take(), &Error::new(class.clone(), "no"), &TRY_NEWER, now);
+                let next =
+                    FailedSignIn::after(setback.take(), &Error::new(class.clone(), "no"), &TRY_NEWER, now);
                 let pause = next.until.duration_since(now).as_secs() / 60;
                 setback = Some(next);
                 pause

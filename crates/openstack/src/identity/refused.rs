@@ -147,13 +147,13 @@ async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &HttpRe
     }
 }
 
-struct Reachable {
+struct ScopeCandidate {
     id: String,
     name: String,
     domain: Option<String>,
 }
 
-impl Reachable {
+impl ScopeCandidate {
     /// In another domain than was asked for; only ids can be compared.
     fn is_elsewhere(&self, wanted: &Project) -> bool {
         match (wanted, &self.domain) {
@@ -164,7 +164,7 @@ impl Reachable {
 }
 
 /// What the user may use, if user and password are right.
-async fn projects(keystone: &Keystone<'_>, asked: &TokenRequest) -> Option<Vec<Reachable>> {
+async fn projects(keystone: &Keystone<'_>, asked: &TokenRequest) -> Option<Vec<ScopeCandidate>> {
     let (body, list, key) = match asked.version {
         IdentityVersion::V3 => (v3::unscoped(keystone.credentials), "auth/projects", "projects"),
         IdentityVersion::V2 => {
@@ -178,7 +178,7 @@ async fn projects(keystone: &Keystone<'_>, asked: &TokenRequest) -> Option<Vec<R
     let text = |project: &Value, key: &str| project.get(key).and_then(Value::as_str).map(str::to_owned);
     let projects = listed.body.json().get(key)?.as_array()?.iter().map(|project| {
         let (id, name) = (text(project, "id"), text(project, "name"));
-        Reachable {
+        ScopeCandidate {
             id: id.unwrap_or_default(),
             name: name.unwrap_or_default(),
             domain: text(project, "domain_id"),

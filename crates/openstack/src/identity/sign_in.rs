@@ -7,22 +7,23 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tracing::Instrument;
 
-use super::{Grant, Session, catalog::unversioned, refused, v2, v3};
+use super::{IssuedToken, Session, catalog::unversioned, refused, v2, v3};
 use crate::{
     call::{Accept, Call, Service},
     clock::Clock,
     cloud::Settings,
     credentials::{Credentials, IdentityVersion, Scope},
-    error::{Class, Error, Refusal},
+    error::{Class, Error, ErrorReply},
     http::{
-        Body, Exchange, ExchangeTerms, Gate, HttpReply, HttpRequest, RandomSource, TimeBudget, Transport,
+        Body, Exchange, ExchangeOptions, HttpReply, HttpRequest, RandomSource, RequestLimiter, TimeBudget,
+        Transport,
     },
 };
 
 /// What a sign-in goes through; the same for all of one cloud.
 pub(crate) struct SignInContext {
     pub(crate) settings: Settings,
-    pub(crate) gate: Gate,
+    pub(crate) gate: RequestLimiter,
     pub(crate) random: RandomSource,
 }
 
@@ -77,20 +78,20 @@ pub(crate) async fn sign_in(
 }
 
 impl Keystone<'_> {
-    async fn enter(&self) -> Result<(Grant, TokenRequest), Error> {
+    async fn enter(&self) -> Result<(IssuedToken, TokenRequest), Error> {
         let asked = self.choose().await?;
         match self.try_at(&asked).await? {
-            Tried::In(grant) => Ok((grant, asked)),
-            Tried::Refused(answer) => Err(refused::explain(self, &asked, &answer).await),
+            SignInOutcome::In(grant) => Ok((grant, asked)),
+            SignInOutcome::Refused(answer) => Err(refused::explain(self, &asked, &answer).await),
             // No Keystone where the URL says so: its root tells what there is.
-            Tried::Elsewhere(error) => {
+            SignInOutcome::Elsewhere(error) => {
                 let listed = self.listed(&unversioned(&asked.url)).await;
                 let found = listed.ok().and_then(|listed| self.best(&unversioned(&asked.url), &listed));
                 let Some(found) = found.filter(|found| found.url != asked.url) else { return Err(error) };
                 match self.try_at(&found).await? {
-                    Tried::In(grant) => Ok((grant, found)),
-                    Tried::Refused(answer) => Err(refused::explain(self, &found, &answer).await),
-                    Tried::Elsewhere(_) => Err(error),
+                    SignInOutcome::In(grant) => Ok((grant, found)),
+                    SignInOutcome::Refused(answer) => Err(refused::explain(self, &found, &answer).await),
+                    SignInOutcome::Elsewhere(_) => Err(error),
                 }
             }
         }
@@ -146,7 +147,7 @@ impl Keystone<'_> {
         }
     }
 
-    async fn try_at(&self, asked: &TokenRequest) -> Result<Tried, Error> {
+    async fn try_at(&self, asked: &TokenRequest) -> Result<SignInOutcome, Error> {
         let body = match asked.version {
             IdentityVersion::V3 => v3::request(self.credentials, &self.credentials.scope),
             IdentityVersion::V2 => {
@@ -164,16 +165,16 @@ impl Keystone<'_> {
             200..=299 => {}
             // Too many requests, or a Keystone that is broken: not a matter of where, nor of who.
             408 | 413 | 429 | 500.. => return Err(self.refusal(&answer)),
-            400..=499 if said_by_keystone(&answer) => return Ok(Tried::Refused(answer)),
-            _ => return Ok(Tried::Elsewhere(self.no_keystone(&asked.tokens(), &no_list(&answer)))),
+            400..=499 if said_by_keystone(&answer) => return Ok(SignInOutcome::Refused(answer)),
+            _ => return Ok(SignInOutcome::Elsewhere(self.no_keystone(&asked.tokens(), &no_list(&answer)))),
         }
         let grant = match asked.version {
             IdentityVersion::V3 => v3::grant(answer.body.json(), answer.token.clone()),
             IdentityVersion::V2 => v2::grant(answer.body.json()),
         };
         Ok(match grant {
-            Some(grant) => Tried::In(grant),
-            None => Tried::Elsewhere(self.no_keystone(&asked.tokens(), &no_list(&answer))),
+            Some(grant) => SignInOutcome::In(grant),
+            None => SignInOutcome::Elsewhere(self.no_keystone(&asked.tokens(), &no_list(&answer))),
         })
     }
 
@@ -209,7 +210,7 @@ impl Keystone<'_> {
             repeated: &|| {},
         };
         let attempt = timing.within(self.credentials.timeout).attempt;
-        let terms = ExchangeTerms { attempt, backoff: *backoff, repeatable: true };
+        let terms = ExchangeOptions { attempt, backoff: *backoff, repeatable: true };
         // One request after the other: nobody else spends it meanwhile.
         let mut left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = exchange.run(self.transport, &ask, &terms, &mut left).await;
@@ -221,7 +222,7 @@ impl Keystone<'_> {
         let call = Call::post(Service::Identity, "sign in", "/auth/tokens", Value::Null);
         Error::from_reply(
             &call,
-            &Refusal {
+            &ErrorReply {
                 status: answer.status,
                 body: answer.body.json(),
                 request_id: answer.request_id.as_deref(),
@@ -240,8 +241,8 @@ impl Keystone<'_> {
     }
 }
 
-enum Tried {
-    In(Grant),
+enum SignInOutcome {
+    In(IssuedToken),
     /// By Keystone itself.
     Refused(HttpReply),
     /// What answered is no Keystone, or not of this version.

@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Catalog, Endpoint, Entry, Grant, Named, moment};
+use super::{Catalog, Endpoint, Entry, IssuedToken, NamedRef, moment};
 use crate::credentials::{AuthMethod, Credentials, Project, Scope, User};
 
 /// What is posted; or what of the credentials this API cannot say.
@@ -34,14 +34,14 @@ pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Result<Value,
 }
 
 /// The reply of status 200; None if it is not one.
-pub(super) fn grant(body: &Value) -> Option<Grant> {
+pub(super) fn grant(body: &Value) -> Option<IssuedToken> {
     let Reply { access } = Reply::deserialize(body).ok()?;
     let entries = access.service_catalog.into_iter().map(|service| Entry {
         endpoints: service.endpoints.into_iter().flat_map(CatalogEndpoint::by_interface).collect(),
         kind: service.kind,
         name: service.name,
     });
-    Some(Grant {
+    Some(IssuedToken {
         token: access.token.id.into(),
         user: access.user.map(Into::into).unwrap_or_default(),
         roles: Vec::new(),
@@ -50,7 +50,7 @@ pub(super) fn grant(body: &Value) -> Option<Grant> {
         issued: access.token.issued_at.as_deref().and_then(moment),
         catalog: Catalog::new(entries.collect()),
     })
-    .map(|grant| Grant { roles: roles(body), ..grant })
+    .map(|grant| IssuedToken { roles: roles(body), ..grant })
 }
 
 fn roles(body: &Value) -> Vec<String> {
@@ -131,9 +131,9 @@ impl CatalogEndpoint {
     }
 }
 
-impl From<NamedObject> for Named {
-    fn from(thing: NamedObject) -> Named {
-        Named { id: thing.id, name: thing.name, domain: None }
+impl From<NamedObject> for NamedRef {
+    fn from(thing: NamedObject) -> NamedRef {
+        NamedRef { id: thing.id, name: thing.name, domain: None }
     }
 }
 

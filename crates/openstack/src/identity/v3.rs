@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Catalog, Endpoint, Entry, Grant, Named, moment};
+use super::{Catalog, Endpoint, Entry, IssuedToken, NamedRef, moment};
 use crate::credentials::{ApplicationCredential, AuthMethod, Credentials, Domain, Project, Scope, User};
 
 /// What is posted. `scope` is not always the credentials' own: see `refused`.
@@ -72,14 +72,14 @@ fn scope_of(scope: &Scope) -> Option<Value> {
 }
 
 /// The reply of status 201; None if it is not one.
-pub(super) fn grant(body: &Value, token: Option<SecretString>) -> Option<Grant> {
+pub(super) fn grant(body: &Value, token: Option<SecretString>) -> Option<IssuedToken> {
     let Reply { token: told } = Reply::deserialize(body).ok()?;
     let entries = told.catalog.into_iter().map(|service| Entry {
         kind: service.kind,
         name: service.name.unwrap_or_default(),
         endpoints: service.endpoints.into_iter().map(Into::into).collect(),
     });
-    Some(Grant {
+    Some(IssuedToken {
         token: token?,
         user: told.user.into(),
         project: told.project.map(Into::into),
@@ -149,9 +149,9 @@ struct CatalogEndpoint {
     region_id: Option<String>,
 }
 
-impl From<NamedObject> for Named {
-    fn from(thing: NamedObject) -> Named {
-        Named { id: thing.id, name: thing.name, domain: thing.domain.map(|domain| domain.name) }
+impl From<NamedObject> for NamedRef {
+    fn from(thing: NamedObject) -> NamedRef {
+        NamedRef { id: thing.id, name: thing.name, domain: thing.domain.map(|domain| domain.name) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{Network, Port, Router, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource, view},
+    resource::{Creatable, Id, IdentifyingFields, Resource, ResourceNames, noun, resource, view},
 };
 
 resource! {
@@ -48,7 +48,7 @@ view! {
 }
 
 impl Resource for FloatingIp {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/floatingips";
     const NAMES: ResourceNames = noun!("floating IP", "floating IPs" as "floatingip", "floatingips");
@@ -56,7 +56,7 @@ impl Resource for FloatingIp {
 
 impl Creatable for FloatingIp {
     type New = NewFloatingIp;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&[
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&[
         "description",
         "floating_network_id",
         "port_id",

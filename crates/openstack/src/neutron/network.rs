@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Status, Tagged};
 use crate::{
     Service,
-    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
+    resource::{Creatable, Id, IdentifyingFields, Resource, ResourceNames, UnknownFields, noun, resource},
 };
 
 resource! {
@@ -75,7 +75,7 @@ pub struct AllocationPool {
     pub start: IpAddr,
     pub end: IpAddr,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,11 +83,11 @@ pub struct HostRoute {
     pub destination: String,
     pub nexthop: IpAddr,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 impl Resource for Network {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/networks";
     const NAMES: ResourceNames = noun!("network", "networks");
@@ -95,13 +95,13 @@ impl Resource for Network {
 
 impl Creatable for Network {
     type New = NewNetwork;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "project_id"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name", "description", "project_id"]);
 }
 
 impl Tagged for Network {}
 
 impl Resource for Subnet {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/subnets";
     const NAMES: ResourceNames = noun!("subnet", "subnets");
@@ -109,7 +109,8 @@ impl Resource for Subnet {
 
 impl Creatable for Subnet {
     type New = NewSubnet;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "network_id", "cidr"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Marks(&["name", "description", "network_id", "cidr"]);
 }
 
 impl Tagged for Subnet {}

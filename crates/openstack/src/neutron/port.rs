@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{Network, SecurityGroup, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, or_default, resource, view},
+    resource::{
+        Creatable, Id, IdentifyingFields, Resource, ResourceNames, UnknownFields, noun, or_default, resource,
+        view,
+    },
 };
 
 resource! {
@@ -89,7 +92,7 @@ pub struct FixedIp {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_address: Option<IpAddr>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +102,7 @@ pub struct AddressPair {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac_address: Option<String>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 impl FixedIp {
@@ -110,12 +113,12 @@ impl FixedIp {
 
 impl AddressPair {
     pub fn of(address: impl ToString) -> AddressPair {
-        AddressPair { ip_address: address.to_string(), mac_address: None, rest: Rest::new() }
+        AddressPair { ip_address: address.to_string(), mac_address: None, rest: UnknownFields::new() }
     }
 }
 
 impl Resource for Port {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/ports";
     const NAMES: ResourceNames = noun!("port", "ports");
@@ -123,7 +126,8 @@ impl Resource for Port {
 
 impl Creatable for Port {
     type New = NewPort;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "network_id", "device_id"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Marks(&["name", "description", "network_id", "device_id"]);
 }
 
 impl Tagged for Port {}

@@ -9,7 +9,8 @@ use super::{FixedIp, Network, Status, Tagged};
 use crate::{
     Error, Method, Service,
     resource::{
-        Collection, Creatable, Id, KnownBy, Resource, ResourceNames, Rest, decode_object, noun, resource,
+        Collection, Creatable, Id, IdentifyingFields, Resource, ResourceNames, UnknownFields, decode_object,
+        noun, resource,
     },
 };
 
@@ -45,7 +46,7 @@ pub struct Gateway {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_fixed_ips: Option<Vec<FixedIp>>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,24 +54,29 @@ pub struct Route {
     pub destination: String,
     pub nexthop: IpAddr,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 impl Route {
     pub fn to(destination: impl ToString, nexthop: IpAddr) -> Route {
-        Route { destination: destination.to_string(), nexthop, rest: Rest::new() }
+        Route { destination: destination.to_string(), nexthop, rest: UnknownFields::new() }
     }
 }
 
 impl Gateway {
     /// The gateway of a router to this external network.
     pub fn of_network(network: Id<Network>) -> Gateway {
-        Gateway { network_id: network, enable_snat: None, external_fixed_ips: None, rest: Rest::new() }
+        Gateway {
+            network_id: network,
+            enable_snat: None,
+            external_fixed_ips: None,
+            rest: UnknownFields::new(),
+        }
     }
 }
 
 impl Resource for Router {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/routers";
     const NAMES: ResourceNames = noun!("router", "routers");
@@ -78,7 +84,7 @@ impl Resource for Router {
 
 impl Creatable for Router {
     type New = NewRouter;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "project_id"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name", "description", "project_id"]);
 }
 
 impl Tagged for Router {}

@@ -6,7 +6,8 @@ use super::Tagged;
 use crate::{
     Service,
     resource::{
-        Creatable, FieldError, Fields, Id, KnownBy, Resource, ResourceNames, View, noun, resource, words,
+        Creatable, FieldError, Fields, Id, IdentifyingFields, Resource, ResourceNames, View, noun, resource,
+        words,
     },
 };
 
@@ -83,7 +84,7 @@ impl<'de> serde::Deserialize<'de> for Rules {
 }
 
 impl Resource for SecurityGroup {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/security-groups";
     const NAMES: ResourceNames =
@@ -92,13 +93,13 @@ impl Resource for SecurityGroup {
 
 impl Creatable for SecurityGroup {
     type New = NewSecurityGroup;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "project_id"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name", "description", "project_id"]);
 }
 
 impl Tagged for SecurityGroup {}
 
 impl Resource for SecurityGroupRule {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/security-group-rules";
     const NAMES: ResourceNames =
@@ -107,7 +108,7 @@ impl Resource for SecurityGroupRule {
 
 impl Creatable for SecurityGroupRule {
     type New = NewSecurityGroupRule;
-    const KNOWN_BY: KnownBy = KnownBy::Nature(&[
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Nature(&[
         "security_group_id",
         "direction",
         "ethertype",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
-    resource::{Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
+    resource::{Creatable, Id, IdentifyingFields, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -64,7 +64,7 @@ resource! {
 }
 
 impl Resource for HealthMonitor {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/healthmonitors";
     const NAMES: ResourceNames =
@@ -75,5 +75,5 @@ impl Resource for HealthMonitor {
 
 impl Creatable for HealthMonitor {
     type New = NewHealthMonitor;
-    const KNOWN_BY: KnownBy = KnownBy::Nature(&["pool_id", "type", "name", "tags"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Nature(&["pool_id", "type", "name", "tags"]);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Listener, NewPool, Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
-    resource::{Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
+    resource::{Creatable, Id, IdentifyingFields, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -105,7 +105,7 @@ resource! {
 }
 
 impl Resource for L7Policy {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/l7policies";
     const NAMES: ResourceNames = noun!("L7 policy", "L7 policies" as "l7policy", "l7policies");
@@ -115,11 +115,12 @@ impl Resource for L7Policy {
 
 impl Creatable for L7Policy {
     type New = NewL7Policy;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "tags", "listener_id", "action"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Marks(&["name", "description", "tags", "listener_id", "action"]);
 }
 
 impl Resource for L7Rule {
-    type Home = Id<L7Policy>;
+    type Parent = Id<L7Policy>;
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/l7policies/{}/rules";
     const NAMES: ResourceNames = noun!("L7 rule", "L7 rules" as "rule", "rules");
@@ -129,5 +130,6 @@ impl Resource for L7Rule {
 
 impl Creatable for L7Rule {
     type New = NewL7Rule;
-    const KNOWN_BY: KnownBy = KnownBy::Nature(&["type", "compare_type", "value", "key", "invert", "tags"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Nature(&["type", "compare_type", "value", "key", "invert", "tags"]);
 }

@@ -8,7 +8,9 @@ use super::{
 };
 use crate::{
     Error, Method, Service,
-    resource::{Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
+    resource::{
+        Collection, Creatable, Id, IdentifyingFields, Ref, Resource, ResourceNames, noun, resource, words,
+    },
 };
 
 words! {
@@ -90,7 +92,7 @@ resource! {
 }
 
 impl Resource for Listener {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/listeners";
     const NAMES: ResourceNames = noun!("listener", "listeners");
@@ -100,8 +102,8 @@ impl Resource for Listener {
 
 impl Creatable for Listener {
     type New = NewListener;
-    const KNOWN_BY: KnownBy =
-        KnownBy::Nature(&["loadbalancer_id", "protocol", "protocol_port", "name", "tags"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Nature(&["loadbalancer_id", "protocol", "protocol_port", "name", "tags"]);
 }
 
 impl Collection<Listener> {

@@ -5,14 +5,15 @@ use std::{collections::BTreeSet, net::IpAddr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Listener, NewListener, NewPool, Operating, Pool, Provisioning, Statistics, Tree, provisioned,
+    Listener, NewListener, NewPool, Operating, Pool, Provisioning, Statistics, StatusTree, provisioned,
     read_statistics, read_tree,
 };
 use crate::{
     Error, Method, Service,
     neutron::{Network, Port, SecurityGroup, Subnet},
     resource::{
-        Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, Rest, noun, resource, view,
+        Collection, Creatable, Id, IdentifyingFields, Ref, Resource, ResourceNames, UnknownFields, noun,
+        resource, view,
     },
 };
 
@@ -74,7 +75,7 @@ pub struct AdditionalVip {
     pub network_id: Option<Id<Network>>,
     pub port_id: Option<Id<Port>>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,7 +86,7 @@ pub struct NewAdditionalVip {
 }
 
 impl Resource for LoadBalancer {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/loadbalancers";
     const NAMES: ResourceNames = noun!("load balancer", "load balancers" as "loadbalancer", "loadbalancers");
@@ -95,7 +96,8 @@ impl Resource for LoadBalancer {
 
 impl Creatable for LoadBalancer {
     type New = NewLoadBalancer;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "tags", "project_id"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Marks(&["name", "description", "tags", "project_id"]);
 }
 
 impl Collection<LoadBalancer> {
@@ -106,7 +108,7 @@ impl Collection<LoadBalancer> {
     }
 
     /// All its objects and their statuses, in one call.
-    pub async fn tree(&self, id: &Id<LoadBalancer>) -> Result<Tree, Error> {
+    pub async fn tree(&self, id: &Id<LoadBalancer>) -> Result<StatusTree, Error> {
         let call = self.action(Method::GET, "read status tree", id, "status");
         read_tree(self.cloud.call(call).await?)
     }

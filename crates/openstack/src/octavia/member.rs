@@ -8,7 +8,7 @@ use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Error, Method, Service,
     neutron::Subnet,
-    resource::{Collection, Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource},
+    resource::{Collection, Creatable, Id, IdentifyingFields, Resource, ResourceNames, noun, resource},
 };
 
 resource! {
@@ -47,7 +47,7 @@ resource! {
 }
 
 impl Resource for Member {
-    type Home = Id<Pool>;
+    type Parent = Id<Pool>;
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/pools/{}/members";
     const NAMES: ResourceNames = noun!("member", "members");
@@ -57,7 +57,8 @@ impl Resource for Member {
 
 impl Creatable for Member {
     type New = NewMember;
-    const KNOWN_BY: KnownBy = KnownBy::Nature(&["address", "protocol_port", "name", "tags"]);
+    const KNOWN_BY: IdentifyingFields =
+        IdentifyingFields::Nature(&["address", "protocol_port", "name", "tags"]);
 }
 
 impl Collection<Member> {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     Error, Method, Reply, Service,
     resource::{
-        Collection, Creatable, FieldError, Id, KnownBy, Resource, ResourceNames, noun, or_default, resource,
-        unexpected_reply,
+        Collection, Creatable, FieldError, Id, IdentifyingFields, Resource, ResourceNames, noun, or_default,
+        resource, unexpected_reply,
     },
 };
 
@@ -63,7 +63,7 @@ pub struct Capability {
 }
 
 impl Resource for Provider {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/providers";
     const NAMES: ResourceNames = noun!("provider", "providers");
@@ -71,7 +71,7 @@ impl Resource for Provider {
 }
 
 impl Resource for Flavor {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/flavors";
     const NAMES: ResourceNames =
@@ -80,11 +80,11 @@ impl Resource for Flavor {
 
 impl Creatable for Flavor {
     type New = NewFlavor;
-    const KNOWN_BY: KnownBy = KnownBy::Nature(&["name"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Nature(&["name"]);
 }
 
 impl Resource for FlavorProfile {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/flavorprofiles";
     const NAMES: ResourceNames =
@@ -93,11 +93,11 @@ impl Resource for FlavorProfile {
 
 impl Creatable for FlavorProfile {
     type New = NewFlavorProfile;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "provider_name"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&["name", "provider_name"]);
 }
 
 impl Resource for AvailabilityZone {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/availabilityzones";
     const NAMES: ResourceNames =

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     Service,
     resource::{
-        Creatable, FieldError, Fields, Id, KnownBy, Ref, Resource, ResourceNames, Rest, View, noun, resource,
-        view, words,
+        Creatable, FieldError, Fields, Id, IdentifyingFields, Ref, Resource, ResourceNames, UnknownFields,
+        View, noun, resource, view, words,
     },
 };
 
@@ -60,7 +60,7 @@ pub struct Persistence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_granularity: Option<String>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 resource! {
@@ -116,7 +116,7 @@ view! {
 }
 
 impl Resource for Pool {
-    type Home = ();
+    type Parent = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/pools";
     const NAMES: ResourceNames = noun!("pool", "pools");
@@ -126,8 +126,14 @@ impl Resource for Pool {
 
 impl Creatable for Pool {
     type New = NewPool;
-    const KNOWN_BY: KnownBy =
-        KnownBy::Marks(&["name", "description", "tags", "loadbalancer_id", "listener_id", "protocol"]);
+    const KNOWN_BY: IdentifyingFields = IdentifyingFields::Marks(&[
+        "name",
+        "description",
+        "tags",
+        "loadbalancer_id",
+        "listener_id",
+        "protocol",
+    ]);
 
     /// Octavia refuses to be asked for the pools of a listener.
     fn filter_value(field: &str, text: &str) -> Option<String> {

@@ -9,12 +9,13 @@ use serde_json::Value;
 use super::{HealthMonitor, Listener, LoadBalancer, Member, MonitorType, Operating, Pool, Provisioning};
 use crate::{
     Error, Reply, Service,
-    resource::{FieldError, Id, Rest, or_default, unexpected_reply},
+    resource::{FieldError, Id, UnknownFields, or_default, unexpected_reply},
 };
 
 /// A status tree: one call, however many members there are.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Tree {
+#[serde(rename = "Tree")]
+pub struct StatusTree {
     pub id: Id<LoadBalancer>,
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
@@ -28,7 +29,7 @@ pub struct Tree {
     #[serde(default, deserialize_with = "or_default")]
     pub pools: Vec<TreePool>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -43,7 +44,7 @@ pub struct TreeListener {
     #[serde(default, deserialize_with = "or_default")]
     pub pools: Vec<TreePool>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -61,7 +62,7 @@ pub struct TreePool {
     #[serde(default, deserialize_with = "or_default")]
     pub members: Vec<TreeMember>,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -78,7 +79,7 @@ pub struct TreeMember {
     #[serde(default, deserialize_with = "or_default")]
     pub operating_status: Operating,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -93,7 +94,7 @@ pub struct TreeMonitor {
     #[serde(default, deserialize_with = "or_default")]
     pub operating_status: Operating,
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 /// What has flowed, as far as the provider counts.
@@ -111,7 +112,7 @@ pub struct Statistics {
     pub request_errors: u64,
 }
 
-pub(crate) fn read_tree(mut reply: Reply) -> Result<Tree, Error> {
+pub(crate) fn read_tree(mut reply: Reply) -> Result<StatusTree, Error> {
     let tree = reply.body.pointer_mut("/statuses/loadbalancer").map(Value::take).unwrap_or_default();
     serde_json::from_value(tree).map_err(|error| wrong("read status tree", "statuses", &error))
 }

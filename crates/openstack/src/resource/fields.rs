@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{Id, InvalidId, Resource};
 
 /// Fields that this version does not know, as they were told.
-pub type Rest = Map<String, Value>;
+pub type UnknownFields = Map<String, Value>;
 
 /// Why an object of a reply was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Fields {
         id.parse().map_err(|error: InvalidId| FieldError { field: R::ID.to_owned(), why: error.to_string() })
     }
 
-    pub fn rest(self) -> Rest {
+    pub fn rest(self) -> UnknownFields {
         self.0
     }
 }

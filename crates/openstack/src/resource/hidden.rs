@@ -7,40 +7,40 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a secret holds, or what a server is told at its start.
 #[derive(Clone)]
-pub struct Hidden(SecretString);
+pub struct SecretText(SecretString);
 
-impl Hidden {
+impl SecretText {
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
-impl From<SecretString> for Hidden {
-    fn from(text: SecretString) -> Hidden {
-        Hidden(text)
+impl From<SecretString> for SecretText {
+    fn from(text: SecretString) -> SecretText {
+        SecretText(text)
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
     }
 }
 
-impl PartialEq for Hidden {
-    fn eq(&self, other: &Hidden) -> bool {
+impl PartialEq for SecretText {
+    fn eq(&self, other: &SecretText) -> bool {
         self.expose() == other.expose()
     }
 }
 
-impl Serialize for Hidden {
+impl Serialize for SecretText {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.expose())
     }
 }
 
-impl<'de> Deserialize<'de> for Hidden {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Hidden, D::Error> {
-        String::deserialize(from).map(|text| Hidden(text.into()))
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SecretText, D::Error> {
+        String::deserialize(from).map(|text| SecretText(text.into()))
     }
 }

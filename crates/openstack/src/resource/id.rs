@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr, sync::Arc
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{FieldError, Fields, Resource, Rest};
+use super::{FieldError, Fields, Resource, UnknownFields};
 
 /// The id of a `T`. Mostly a UUID, but not always: providers have names, quotas a project of any directory.
 pub struct Id<T> {
@@ -122,7 +122,7 @@ pub struct Ref<T> {
     pub id: Id<T>,
     /// What else is said of it.
     #[serde(flatten)]
-    pub rest: Rest,
+    pub rest: UnknownFields,
 }
 
 impl<R: Resource> Ref<R> {

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Collection, Creatable, FieldError, Fields, Id, KnownBy, Query, Resource, View, decode_object,
+    Collection, Creatable, FieldError, Fields, Id, IdentifyingFields, Query, Resource, View, decode_object,
     unexpected_reply, wrap_body,
 };
 use crate::{Class, Error, Method, Reply};
@@ -115,7 +115,7 @@ struct ListedObject<R> {
 }
 
 impl<R: Resource> View for ListedObject<R> {
-    type Of = R;
+    type Viewed = R;
     const FIELDS: &'static [&'static str] = &[];
 
     fn id(&self) -> &Id<R> {
@@ -153,10 +153,14 @@ impl SentFields {
         SentFields::by(R::KNOWN_BY, R::filter_value, sent)
     }
 
-    fn by(known_by: KnownBy, sought: fn(&str, &str) -> Option<String>, sent: &Value) -> Option<SentFields> {
+    fn by(
+        known_by: IdentifyingFields,
+        sought: fn(&str, &str) -> Option<String>,
+        sent: &Value,
+    ) -> Option<SentFields> {
         let (fields, unique) = match known_by {
-            KnownBy::Marks(fields) => (fields, false),
-            KnownBy::Nature(fields) => (fields, true),
+            IdentifyingFields::Marks(fields) => (fields, false),
+            IdentifyingFields::Nature(fields) => (fields, true),
         };
         let said = |field: &str| sent.get(field).filter(|it| !is_empty(it));
         let marked = fields.iter().any(|it| said(it).is_some() && (unique || MARKS.contains(it)));
@@ -232,10 +236,11 @@ mod tests {
 
     use super::*;
 
-    const LOAD_BALANCER: KnownBy = KnownBy::Marks(&["name", "description", "tags", "vip_subnet_id"]);
-    const RULE: KnownBy = KnownBy::Nature(&["group", "protocol", "port"]);
+    const LOAD_BALANCER: IdentifyingFields =
+        IdentifyingFields::Marks(&["name", "description", "tags", "vip_subnet_id"]);
+    const RULE: IdentifyingFields = IdentifyingFields::Nature(&["group", "protocol", "port"]);
 
-    fn likeness(known_by: KnownBy, sent: &Value) -> Option<SentFields> {
+    fn likeness(known_by: IdentifyingFields, sent: &Value) -> Option<SentFields> {
         SentFields::by(known_by, |field, text| (field != "port").then(|| text.to_owned()), sent)
     }
 
@@ -288,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_address_is_the_same_however_it_is_written_and_a_parent_however_it_is_told() {
-        const CHILD: KnownBy = KnownBy::Nature(&["address", "listener_id"]);
+        const CHILD: IdentifyingFields = IdentifyingFields::Nature(&["address", "listener_id"]);
         let sent = json!({"address": "fd00:0::1", "listener_id": "l"});
         for (told, fits) in [
             (json!({"address": "fd00::1", "listeners": [{"id": "k"}, {"id": "l"}]}), true),

@@ -62,11 +62,11 @@ macro_rules! resource {
             $($(#[$n_doc])* pub $n: $n_type,)*
             $($(#[$o_doc])* pub $o: $o_type,)*
             /// What else was told.
-            pub rest: $crate::resource::Rest,
+            pub rest: $crate::resource::UnknownFields,
         }
 
         impl $crate::resource::View for $name {
-            type Of = $name;
+            type Viewed = $name;
             const FIELDS: &'static [&'static str] = &[];
 
             fn id(&self) -> &$crate::resource::Id<$name> {
@@ -101,7 +101,7 @@ macro_rules! resource {
             pub $g: $crate::resource::Edit<$g_type>,)*
             /// Fields that this version does not know.
             #[serde(flatten)]
-            pub rest: $crate::resource::Rest,
+            pub rest: $crate::resource::UnknownFields,
         }
 
         impl $new {
@@ -112,7 +112,7 @@ macro_rules! resource {
                     $($n: $n.into(),)*
                     $($o: $crate::resource::Edit::Leave,)*
                     $($g: $crate::resource::Edit::Leave,)*
-                    rest: $crate::resource::Rest::new(),
+                    rest: $crate::resource::UnknownFields::new(),
                 }
             }
 
@@ -177,7 +177,7 @@ macro_rules! view {
         }
 
         impl $crate::resource::View for $name {
-            type Of = $of;
+            type Viewed = $of;
             const FIELDS: &'static [&'static str] = &[
                 <$of as $crate::resource::Resource>::ID,
                 $($crate::resource::wire!($f $($wire)?),)*

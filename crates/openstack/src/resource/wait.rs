@@ -7,7 +7,7 @@ use crate::{Class, Error, error::Retry};
 
 /// How an object is, apart from the words of its service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ResourceState {
     Ready,
     /// Something is under way; its word for it.
     Pending(String),
@@ -23,14 +23,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 impl<R: Resource> Collection<R> {
     /// The object as soon as it is ready. One that failed is an error at once, one that is gone is `NotFound`.
     pub async fn until_ready(&self, id: &Id<R>, patience: Duration) -> Result<R, Error> {
-        let mut waiting = Waiting::new(self, id, patience);
+        let mut waiting = StateWaiter::new(self, id, patience);
         loop {
             match self.read::<R>(id).await {
                 Ok(it) => match it.standing() {
-                    Standing::Ready => return Ok(it),
-                    Standing::Pending(word) => waiting.told = word,
-                    Standing::Failed(why) => return Err(failed::<R>(id, &why)),
-                    Standing::Gone => {
+                    ResourceState::Ready => return Ok(it),
+                    ResourceState::Pending(word) => waiting.told = word,
+                    ResourceState::Failed(why) => return Err(failed::<R>(id, &why)),
+                    ResourceState::Gone => {
                         let gone = format!("the {} {id} is gone", R::NAMES.one);
                         return Err(Error::new(Class::NotFound, gone).doing(R::NAMES.read));
                     }
@@ -44,20 +44,20 @@ impl<R: Resource> Collection<R> {
     /// Until it cannot be read any more. Nothing else says that it is gone: while `ovn` deletes a load balancer with
     /// its children, it is ACTIVE for a moment.
     pub async fn until_gone(&self, id: &Id<R>, patience: Duration) -> Result<(), Error> {
-        let mut waiting = Waiting::new(self, id, patience);
+        let mut waiting = StateWaiter::new(self, id, patience);
         let mut was_going = false;
         loop {
             match self.read::<R>(id).await {
                 Ok(it) => match it.standing() {
-                    Standing::Gone => return Ok(()),
+                    ResourceState::Gone => return Ok(()),
                     // One that was in error before it was deleted says so until its deletion is noticed.
-                    Standing::Failed(why) if was_going => return Err(failed::<R>(id, &why)),
-                    Standing::Failed(why) => waiting.told = why,
-                    Standing::Pending(word) => {
+                    ResourceState::Failed(why) if was_going => return Err(failed::<R>(id, &why)),
+                    ResourceState::Failed(why) => waiting.told = why,
+                    ResourceState::Pending(word) => {
                         was_going = true;
                         waiting.told = word;
                     }
-                    Standing::Ready => waiting.told = "as if it had not been deleted".to_owned(),
+                    ResourceState::Ready => waiting.told = "as if it had not been deleted".to_owned(),
                 },
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) => waiting.bear(error)?,
@@ -71,7 +71,7 @@ fn failed<R: Resource>(id: &Id<R>, why: &str) -> Error {
     Error::new(Class::Failed, format!("the {} {id} has failed: {why}", R::NAMES.one)).doing(R::NAMES.read)
 }
 
-struct Waiting<'a, R> {
+struct StateWaiter<'a, R> {
     of: &'a Collection<R>,
     id: &'a Id<R>,
     patience: Duration,
@@ -81,10 +81,18 @@ struct Waiting<'a, R> {
     told: String,
 }
 
-impl<'a, R: Resource> Waiting<'a, R> {
-    fn new(of: &'a Collection<R>, id: &'a Id<R>, patience: Duration) -> Waiting<'a, R> {
+impl<'a, R: Resource> StateWaiter<'a, R> {
+    fn new(of: &'a Collection<R>, id: &'a Id<R>, patience: Duration) -> StateWaiter<'a, R> {
         let since = of.cloud.clock().now();
-        Waiting { of, id, patience, waited: Duration::ZERO, since, pause: FIRST_PAUSE, told: String::new() }
+        StateWaiter {
+            of,
+            id,
+            patience,
+            waited: Duration::ZERO,
+            since,
+            pause: FIRST_PAUSE,
+            told: String::new(),
+        }
     }
 
     /// A read that failed and may succeed next time does not end the waiting.

@@ -15,9 +15,9 @@ use crate::{
     neutron::Attached,
     octavia::{
         HealthMonitor, L7Policy, Listener, LoadBalancer, Member, Operating, Pool, PoolProtocol, Protocol,
-        Provisioning, Tree,
+        Provisioning, StatusTree,
     },
-    resource::{Id, Present, Query, Resource, View},
+    resource::{Id, IdOnly, Query, Resource, View},
 };
 
 /// Given a line whenever something begins, or has come further, that takes time.
@@ -130,7 +130,7 @@ pub struct MemberLeaf {
 
 /// One page of one: whether we may.
 pub(super) async fn may_list(cloud: &Cloud) -> Result<(), Error> {
-    let mut pages = cloud.all::<LoadBalancer>().pages::<Present<LoadBalancer>>(Query::all().page(1));
+    let mut pages = cloud.all::<LoadBalancer>().pages::<IdOnly<LoadBalancer>>(Query::all().page(1));
     pages.next().await.map(drop)
 }
 
@@ -204,9 +204,9 @@ async fn balancers(cloud: &Cloud, wanted: &LoadBalancerFilter) -> Result<Vec<Loa
 pub async fn list_decodable<V>(cloud: &Cloud, query: Query) -> Result<Vec<V>, Error>
 where
     V: View,
-    V::Of: Resource<Home = ()>,
+    V::Viewed: Resource<Parent = ()>,
 {
-    let mut pages = cloud.all::<V::Of>().pages::<V>(query);
+    let mut pages = cloud.all::<V::Viewed>().pages::<V>(query);
     let mut all = Vec::new();
     while let Some(page) = pages.next().await? {
         all.extend(page.items);
@@ -214,7 +214,11 @@ where
     Ok(all)
 }
 
-async fn trees(cloud: &Cloud, balancers: &[LoadBalancer], progress: &Progress) -> Vec<Result<Tree, Error>> {
+async fn trees(
+    cloud: &Cloud,
+    balancers: &[LoadBalancer],
+    progress: &Progress,
+) -> Vec<Result<StatusTree, Error>> {
     let mut waiting = balancers.iter().map(|it| it.id.clone());
     let mut running = JoinSet::new();
     let mut done = Vec::with_capacity(balancers.len());
@@ -245,7 +249,7 @@ fn told<T>(result: Result<Vec<T>, Error>, failed: &mut Vec<Error>) -> Vec<T> {
     })
 }
 
-fn by_id<V: View>(all: Vec<V>) -> BTreeMap<Id<V::Of>, V> {
+fn by_id<V: View>(all: Vec<V>) -> BTreeMap<Id<V::Viewed>, V> {
     all.into_iter().map(|it| (it.id().clone(), it)).collect()
 }
 

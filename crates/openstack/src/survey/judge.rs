@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{ExternalNetwork, Fetched, Quota, ServiceInfo, Survey};
+use super::{ExternalNetwork, FetchResult, Quota, ServiceInfo, Survey};
 use crate::{Class, Error, Service, quota};
 
 /// Something that is not as it should be.
@@ -121,19 +121,19 @@ fn judge_octavia(survey: &Survey, findings: &mut Vec<Finding>) {
         "an operator types: openstack role add --user {user} --project {project} load-balancer_member"
     );
     match &survey.load_balancers_listed {
-        Fetched::Failed(error) if matches!(error.class(), Class::Forbidden | Class::Unauthorized) => {
+        FetchResult::Failed(error) if matches!(error.class(), Class::Forbidden | Class::Unauthorized) => {
             findings.push(missing(
                 format!("{user} may not list load balancers (roles: {})", listed(&survey.identity.roles)),
                 grant,
             ));
         }
-        Fetched::Failed(error) => {
+        FetchResult::Failed(error) => {
             findings.push(missing(
                 format!("load balancers cannot be listed: {}", error.message()),
                 fix_of(error),
             ));
         }
-        Fetched::Value(()) => {
+        FetchResult::Value(()) => {
             let roles = &survey.identity.roles;
             if !roles.is_empty() && !roles.iter().any(|it| MAKERS.contains(&it.as_str())) {
                 findings.push(missing(
@@ -147,14 +147,14 @@ fn judge_octavia(survey: &Survey, findings: &mut Vec<Finding>) {
         }
     }
     match &survey.providers {
-        Fetched::Value(providers) if providers.is_empty() => findings.push(missing(
+        FetchResult::Value(providers) if providers.is_empty() => findings.push(missing(
             "Octavia has no provider".to_owned(),
             "an operator enables one: `enabled_provider_drivers` in octavia.conf".to_owned(),
         )),
-        Fetched::Value(_) => {}
+        FetchResult::Value(_) => {}
         // Who may not even list is told so above.
-        Fetched::Failed(error) if error.class() == &Class::Forbidden => {}
-        Fetched::Failed(error) => {
+        FetchResult::Failed(error) if error.class() == &Class::Forbidden => {}
+        FetchResult::Failed(error) => {
             findings.push(warning(format!("providers cannot be listed: {}", error.message()), fix_of(error)));
         }
     }
@@ -162,8 +162,8 @@ fn judge_octavia(survey: &Survey, findings: &mut Vec<Finding>) {
 
 fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
     let networks = match &survey.external_networks {
-        Fetched::Value(networks) => networks,
-        Fetched::Failed(error) => {
+        FetchResult::Value(networks) => networks,
+        FetchResult::Failed(error) => {
             let what = format!("external networks cannot be listed: {}", error.message());
             findings.push(missing(what, fix_of(error)));
             return;

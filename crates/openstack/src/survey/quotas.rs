@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::{Fetched, Progress};
+use super::{FetchResult, Progress};
 use crate::{
     Cloud, Error,
     octavia::{HealthMonitor, Listener, LoadBalancer, PoolMembers},
     quota::{Limits, Usage},
-    resource::{Collection, Present, Query, Resource, View},
+    resource::{Collection, IdOnly, Query, Resource, View},
 };
 
 #[derive(Debug, Serialize)]
@@ -15,8 +15,8 @@ pub struct Quota {
     /// As a human says it: `load balancers`.
     pub what: &'static str,
     /// -1 is none.
-    pub limit: Fetched<i64>,
-    pub used: Fetched<u64>,
+    pub limit: FetchResult<i64>,
+    pub used: FetchResult<u64>,
 }
 
 impl Quota {
@@ -52,10 +52,10 @@ async fn octavia(cloud: &Cloud, project: &str, progress: &Progress) -> Vec<Quota
     let told = cloud.load_balancer_quotas(project);
     let (limits, balancers, listeners, pools, monitors) = tokio::join!(
         told.read(),
-        count::<Present<LoadBalancer>>(cloud.all(), ours(), |_| 0, progress),
-        count::<Present<Listener>>(cloud.all(), ours(), |_| 0, progress),
+        count::<IdOnly<LoadBalancer>>(cloud.all(), ours(), |_| 0, progress),
+        count::<IdOnly<Listener>>(cloud.all(), ours(), |_| 0, progress),
         count::<PoolMembers>(cloud.all(), ours(), |it| it.members.len(), progress),
-        count::<Present<HealthMonitor>>(cloud.all(), ours(), |_| 0, progress),
+        count::<IdOnly<HealthMonitor>>(cloud.all(), ours(), |_| 0, progress),
     );
     let members = pools.as_ref().map(|(_, members)| *members).map_err(Error::clone);
     let number = |counted: Result<(u64, u64), Error>| counted.map(|(number, _)| number);
@@ -80,7 +80,7 @@ fn limit(limits: &Result<Limits, Error>, names: &[&str]) -> Result<i64, Error> {
 
 /// Sums over a list that may be long, a page at a time: how many there are, and how much each has.
 async fn count<V: View>(
-    of: Collection<V::Of>,
+    of: Collection<V::Viewed>,
     query: Query,
     each: impl Fn(&V) -> usize,
     progress: &Progress,
@@ -91,7 +91,7 @@ async fn count<V: View>(
         number = page.broken.len().saturating_add(page.items.len()).saturating_add(number);
         sum = page.items.iter().map(&each).fold(sum, usize::saturating_add);
         if number >= 1000 {
-            progress(&format!("{}: {number} so far", <V::Of as Resource>::NAMES.list));
+            progress(&format!("{}: {number} so far", <V::Viewed as Resource>::NAMES.list));
         }
     }
     Ok((number as u64, sum as u64))
@@ -109,8 +109,8 @@ async fn neutron(cloud: &Cloud, project: &str) -> Vec<Quota> {
             let Usage { limit, used, reserved } = *details.get(*name)?;
             Some(Quota {
                 what,
-                limit: Fetched::Value(limit),
-                used: Fetched::Value(used.saturating_add(reserved)),
+                limit: FetchResult::Value(limit),
+                used: FetchResult::Value(used.saturating_add(reserved)),
             })
         })
         .collect()
@@ -123,16 +123,16 @@ fn without_details(limits: Result<Limits, Error>, why: &Error) -> Vec<Quota> {
         Err(error) => {
             return vec![Quota {
                 what: "networks",
-                limit: Fetched::Failed(error),
-                used: Fetched::Failed(why.clone()),
+                limit: FetchResult::Failed(error),
+                used: FetchResult::Failed(why.clone()),
             }];
         }
     };
     NEUTRON
         .iter()
         .filter_map(|(name, what)| {
-            let limit = Fetched::Value(*limits.get(*name)?);
-            Some(Quota { what, limit, used: Fetched::Failed(why.clone()) })
+            let limit = FetchResult::Value(*limits.get(*name)?);
+            Some(Quota { what, limit, used: FetchResult::Failed(why.clone()) })
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use seaway_openstack::{Call, Cloud, Reply, Service, Source, nova::NewServer, resource::Hidden};
+use seaway_openstack::{Call, Cloud, Reply, Service, Source, nova::NewServer, resource::SecretText};
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -68,7 +68,7 @@ fn no_debug_text_of_a_call_or_reply_shows_a_body() {
     let body = json!({"auth": PASSWORD, "payload": TOKEN});
     let call = Call::post(Service::Identity, "sign in", "/auth/tokens", body.clone());
     let reply = Reply { status: 200, body, request_id: Some("req-1".into()) };
-    let hidden = Hidden::from(SecretString::from(PASSWORD));
+    let hidden = SecretText::from(SecretString::from(PASSWORD));
     let server = NewServer { user_data: Some(hidden).into(), ..NewServer::new("s") };
     let told = format!("{call:?} {reply:?} {server:?}");
     assert!(told.contains("/auth/tokens") && told.contains("req-1") && told.contains("user_data"), "{told}");

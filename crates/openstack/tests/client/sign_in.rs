@@ -7,7 +7,7 @@ use seaway_openstack::{
     Call, Class, Cloud, Credentials, Service, Settings, Source,
     credentials::{ApplicationCredential, AuthMethod, Domain, IdentityVersion, Scope},
 };
-use seaway_testkit::cloud::{Cloud as Fake, Speaks};
+use seaway_testkit::cloud::{Cloud as Fake, IdentityVersions};
 use serde_json::{Value, json};
 
 use crate::{
@@ -66,7 +66,11 @@ async fn a_token_that_ends_under_way_is_renewed_for_all_services() -> Result<()>
 }
 
 /// On a Keystone that speaks these, with this URL, at `/v2.0` or `/v3` in the end.
-async fn speaks(versions: Speaks, path: &str, adjust: impl FnOnce(&mut Credentials)) -> Result<&'static str> {
+async fn speaks(
+    versions: IdentityVersions,
+    path: &str,
+    adjust: impl FnOnce(&mut Credentials),
+) -> Result<&'static str> {
     let fake = Fake::start();
     fake.speak(versions);
     let mut credentials =
@@ -84,22 +88,28 @@ async fn speaks(versions: Speaks, path: &str, adjust: impl FnOnce(&mut Credentia
 async fn the_version_is_found_whichever_way_the_url_is_written() -> Result<()> {
     let nothing = |_: &mut Credentials| {};
     for path in ["", "/", "/v2.0", "/v2.0/", "/v2.0/tokens", "/v3", "/v3/auth/tokens"] {
-        assert_eq!(speaks(Speaks::V2, path, nothing).await?, "v2.0", "{path:?}");
+        assert_eq!(speaks(IdentityVersions::V2, path, nothing).await?, "v2.0", "{path:?}");
     }
     for path in ["", "/", "/v2.0", "/v3", "/v3/"] {
-        assert_eq!(speaks(Speaks::V3, path, nothing).await?, "v3", "{path:?}");
+        assert_eq!(speaks(IdentityVersions::V3, path, nothing).await?, "v3", "{path:?}");
     }
-    assert_eq!(speaks(Speaks::Both, "", nothing).await?, "v3", "the newer, if nobody says");
-    assert_eq!(speaks(Speaks::Both, "/v2.0", nothing).await?, "v2.0");
-    assert_eq!(speaks(Speaks::Both, "/v3", |it| it.version = Some(IdentityVersion::V2)).await?, "v2.0");
-    assert_eq!(speaks(Speaks::Both, "/v2.0", |it| it.version = Some(IdentityVersion::V3)).await?, "v3");
+    assert_eq!(speaks(IdentityVersions::Both, "", nothing).await?, "v3", "the newer, if nobody says");
+    assert_eq!(speaks(IdentityVersions::Both, "/v2.0", nothing).await?, "v2.0");
+    assert_eq!(
+        speaks(IdentityVersions::Both, "/v3", |it| it.version = Some(IdentityVersion::V2)).await?,
+        "v2.0"
+    );
+    assert_eq!(
+        speaks(IdentityVersions::Both, "/v2.0", |it| it.version = Some(IdentityVersion::V3)).await?,
+        "v3"
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn the_old_keystone_takes_tokens_and_tells_refusals_apart_too() -> Result<()> {
     let fake = Fake::start();
-    fake.speak(Speaks::V2);
+    fake.speak(IdentityVersions::V2);
     let url = format!("{}/identity/v2.0", fake.url());
     let enter = async |user: &str, password: &str, project: &str| {
         Cloud::connect(Source::Given(Credentials::password(&url, user, password, project)), quick()).await
@@ -126,7 +136,7 @@ async fn the_old_keystone_takes_tokens_and_tells_refusals_apart_too() -> Result<
 #[tokio::test]
 async fn what_the_old_keystone_cannot_say_is_not_asked_of_it() -> Result<()> {
     let fake = Fake::start();
-    fake.speak(Speaks::V2);
+    fake.speak(IdentityVersions::V2);
     let which = ApplicationCredential::Id("a1".into());
     let proof = || AuthMethod::ApplicationCredential { which: which.clone(), secret: "s".into() };
     let password = || Credentials::password("", "demo", "demopw", "demo").proof;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Instant};
 
 use seaway_openstack::{
     Class, Cloud, Credentials, Error, Source,
-    credentials::{Located, Place},
+    credentials::{Located, SourceLocation},
 };
 
 use crate::{
@@ -33,7 +33,7 @@ async fn over_tls(
 }
 
 fn named(path: PathBuf) -> Located<PathBuf> {
-    Located { value: path, place: Place("clouds.yaml:9".into()) }
+    Located { value: path, place: SourceLocation("clouds.yaml:9".into()) }
 }
 
 #[tokio::test]
@@ -70,9 +70,10 @@ async fn tls_is_refused_with_what_to_set() {
     );
     check(Instant::now(), &error.expect("expired"), &Class::Tls, &line);
 
-    let (_, fine) =
-        over_tls(others.signs("else.example").serve(None), |it| it.tls.insecure = Some(Place("x:1".into())))
-            .await;
+    let (_, fine) = over_tls(others.signs("else.example").serve(None), |it| {
+        it.tls.insecure = Some(SourceLocation("x:1".into()))
+    })
+    .await;
     assert!(fine.is_none(), "who wants to believe anybody, does: {fine:?}");
 }
 

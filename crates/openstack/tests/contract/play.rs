@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Instant};
 use anyhow::{Context, Result, bail, ensure};
 use seaway_openstack::{
     call::{Call, Method, Service},
-    error::{Error, Refusal},
+    error::{Error, ErrorReply},
 };
 use serde_json::Value;
 
@@ -205,7 +205,7 @@ impl Play<'_> {
         if got.status >= 400 {
             let service = Service::ALL.into_iter().find(|it| it.as_str() == service).context("a service")?;
             let call = Call::new(service, Method::from_bytes(method.as_bytes())?, "ask", "/");
-            let refusal = Refusal {
+            let refusal = ErrorReply {
                 status: got.status,
                 body: &got.body,
                 request_id: None,

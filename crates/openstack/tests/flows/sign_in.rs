@@ -17,7 +17,7 @@ use counted::Counted;
 use kinds::Site;
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Environment, Service, Settings, Source,
-    credentials::{IdentityVersion, Located, Place},
+    credentials::{IdentityVersion, Located, SourceLocation},
 };
 use seaway_testkit::topology::{OpenStack, Project};
 use serde_json::json;
@@ -102,7 +102,7 @@ async fn an_auth_url_works_whichever_way_it_is_written() -> Result<()> {
 async fn a_wrong_region_lists_those_that_there_are() -> Result<()> {
     let Some(_rig) = OpenStack::up() else { return Ok(()) };
     let mut credentials = Credentials::password(AUTH_URL, "demo", "demopw", "demo");
-    let place = Place("clouds.yaml:7".into());
+    let place = SourceLocation("clouds.yaml:7".into());
     credentials.region = Some(Located { value: "RegionTwo".into(), place });
     let cloud = Cloud::connect(Source::Given(credentials), Settings::default()).await?;
     let error = cloud.call(Call::get(Service::Network, "list networks", "/networks")).await.unwrap_err();

@@ -1,7 +1,7 @@
 use seaway_openstack::{
     Cloud,
     barbican::{Container, ContainerType, NewContainer, NewSecret, Payload, Secret, SecretRef},
-    resource::{Query, Rest},
+    resource::{Query, UnknownFields},
 };
 use secrecy::ExposeSecret;
 
@@ -22,7 +22,11 @@ pub(crate) async fn secrets_and_containers(cloud: &Cloud) {
     assert_eq!(listed.iter().map(|it| &it.id).collect::<Vec<_>>(), [&secret.id]);
 
     let containers = cloud.all::<Container>();
-    let of = SecretRef { name: "key".to_owned(), secret_ref: secret.secret_ref.clone(), rest: Rest::new() };
+    let of = SecretRef {
+        name: "key".to_owned(),
+        secret_ref: secret.secret_ref.clone(),
+        rest: UnknownFields::new(),
+    };
     let new = NewContainer {
         name: "walk".into(),
         secret_refs: vec![of.clone()].into(),

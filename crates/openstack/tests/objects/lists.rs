@@ -4,7 +4,7 @@ use seaway_openstack::{
     Cloud,
     neutron::{NewSecurityGroup, SecurityGroup},
     octavia::{LoadBalancer, NewLoadBalancer},
-    resource::{Id, Present, Query},
+    resource::{Id, IdOnly, Query},
 };
 
 use super::{PATIENCE, network};
@@ -23,7 +23,7 @@ pub(crate) async fn whole_lists(cloud: &Cloud) {
     let made = groups(cloud, 5).await;
     for size in [1, 2, 5, 6, 1000] {
         let query = Query::named("listed").page(size);
-        let listed = cloud.all::<SecurityGroup>().list::<Present<_>>(query).await.expect("groups");
+        let listed = cloud.all::<SecurityGroup>().list::<IdOnly<_>>(query).await.expect("groups");
         assert_eq!(listed.len(), 5, "in pages of {size}");
         assert_eq!(listed.into_iter().map(|it| it.0).collect::<BTreeSet<_>>(), made, "in pages of {size}");
     }
@@ -40,10 +40,10 @@ pub(crate) async fn whole_lists(cloud: &Cloud) {
     }
     for size in [1, 2, 3, 1000] {
         let query = Query::named("listed").page(size);
-        let listed = balancers.list::<Present<_>>(query).await.expect("load balancers");
+        let listed = balancers.list::<IdOnly<_>>(query).await.expect("load balancers");
         assert_eq!(listed.len(), 3, "in pages of {size}");
     }
-    for it in balancers.list::<Present<_>>(Query::named("listed")).await.expect("load balancers") {
+    for it in balancers.list::<IdOnly<_>>(Query::named("listed")).await.expect("load balancers") {
         balancers.until_ready(&it.0, PATIENCE).await.expect("it becomes ACTIVE");
         balancers.delete_cascade(&it.0).await.expect("deleted");
         balancers.until_gone(&it.0, PATIENCE).await.expect("it goes");
@@ -54,7 +54,7 @@ pub(crate) async fn whole_lists(cloud: &Cloud) {
 pub(crate) async fn what_goes_between_two_pages(cloud: &Cloud) {
     let made = groups(cloud, 8).await;
     let all = cloud.all::<SecurityGroup>();
-    let mut pages = all.pages::<Present<SecurityGroup>>(Query::named("listed").page(4));
+    let mut pages = all.pages::<IdOnly<SecurityGroup>>(Query::named("listed").page(4));
     let mut seen = Vec::new();
     while let Some(page) = pages.next().await.expect("a page") {
         for gone in page.items.iter().rev().take(2) {

@@ -6,7 +6,7 @@ use seaway_openstack::{
         Port, PortChange, Route, Router, RouterChange, SecurityGroup, SecurityGroupChange, SecurityGroupRule,
         Subnet,
     },
-    resource::{Query, Rest, To},
+    resource::{Query, To, UnknownFields},
 };
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn route(destination: &str, nexthop: &str) -> Route {
     Route {
         destination: destination.to_owned(),
         nexthop: nexthop.parse().expect("an address"),
-        rest: Rest::new(),
+        rest: UnknownFields::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use seaway_model::Name;
 
-use super::{HttpWishes, Row, http::yes_or_no, tls::name as secret_name};
+use super::{HttpOptions, Row, http::yes_or_no, tls::name as secret_name};
 use crate::{forward_auth::AuthService, http, quantity::list};
 
 /// The Secret with the users who may ask.
@@ -124,7 +124,7 @@ fn told_header(text: &str) -> Result<Name, String> {
     Ok(text.into())
 }
 
-impl HttpWishes {
+impl HttpOptions {
     /// Whether clients have to show who they are, at each request.
     pub(crate) fn asks_who_it_is(&self) -> bool {
         self.basic_auth.is_some() || self.forward_auth.is_some()

@@ -2,7 +2,7 @@
 
 use seaway_model::load_balancer::{ClientKey, RequestRate};
 
-use super::{Row, Wishes};
+use super::{Row, ServiceOptions};
 use crate::{
     http,
     quantity::{list, network, number},
@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn rate(wishes: &mut Wishes) -> Result<&mut RequestRate, String> {
+fn rate(wishes: &mut ServiceOptions) -> Result<&mut RequestRate, String> {
     let needs = || format!("this annotation needs {CLIENT_RATE}, which sets the limit");
     wishes.http.rate.as_mut().ok_or_else(needs)
 }
@@ -79,8 +79,8 @@ mod tests {
 
     use super::*;
 
-    fn read(say: &[(&str, &str)]) -> (Wishes, usize) {
-        let mut wishes = Wishes::of(&Config::default().defaults);
+    fn read(say: &[(&str, &str)]) -> (ServiceOptions, usize) {
+        let mut wishes = ServiceOptions::of(&Config::default().defaults);
         let annotations = say.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let problems = wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations);
         (wishes, problems.len())

@@ -6,10 +6,12 @@ use seaway_model::{
     Name,
     config::{CloudNetworks, FloatingSubnet},
     fact::Labels,
-    load_balancer::{CloudHealthMonitor, CloudMemberTls, CloudTags, CloudTimeouts, Explicit, ProbeKind},
+    load_balancer::{
+        CloudHealthMonitor, CloudHealthMonitorType, CloudMemberTls, CloudTags, CloudTimeouts, ExplicitOptions,
+    },
 };
 
-use super::{OfPorts, Row, http::yes_or_no, octavia};
+use super::{PerPort, Row, http::yes_or_no, octavia};
 use crate::quantity::{number, selector};
 
 pub const INTERNAL: &str = "seaway.dev/internal";
@@ -26,7 +28,7 @@ const MILLISECONDS: RangeInclusive<u64> = 0..=u32::MAX as u64;
 
 /// What is asked of a cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CloudWishes {
+pub struct ProviderOptions {
     pub internal: Option<bool>,
     /// What it says about that, or about what protects, is not understood.
     pub unclear: bool,
@@ -42,10 +44,10 @@ pub struct CloudWishes {
     pub keep_floating: bool,
     pub timeouts: CloudTimeouts,
     pub monitor: Option<bool>,
-    pub check: CheckTerms,
+    pub check: HealthCheckOptions,
     pub probe: CloudHealthMonitor,
     /// Kinds of probes of single ports.
-    pub probe_at: OfPorts<ProbeKind>,
+    pub probe_at: PerPort<CloudHealthMonitorType>,
     pub member_tls: CloudMemberTls,
     pub client_authority: Option<Name>,
     pub client_revoked: Option<Name>,
@@ -57,24 +59,24 @@ pub struct CloudWishes {
     pub nodes: Option<Vec<(Name, Option<Name>)>>,
     /// Told instead of any address.
     pub hostname: Option<Name>,
-    pub tls_container: OfPorts<Name>,
+    pub tls_container: PerPort<Name>,
     pub metrics: Option<u16>,
     pub rebuild: Option<bool>,
     pub tags: CloudTags,
     pub pending_limit: Option<Duration>,
-    pub forwarded_proto: OfPorts<bool>,
-    pub forwarded_port: OfPorts<bool>,
+    pub forwarded_proto: PerPort<bool>,
+    pub forwarded_port: PerPort<bool>,
     pub rebuild_pending: Option<bool>,
     pub remake: bool,
     /// What only the configuration of the cloud takes away goes, too.
     pub apply: bool,
     pub paused: bool,
-    pub explicit: Explicit,
+    pub explicit: ExplicitOptions,
 }
 
 /// How a probe differs from the usual one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckTerms {
+pub struct HealthCheckOptions {
     pub interval: Option<Duration>,
     pub timeout: Option<Duration>,
     pub rise: Option<u8>,
@@ -171,7 +173,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "true: HTTP is spoken, and members get the client's address in X-Forwarded-For; of single ports, by \
             number or name: 443:true,80:false (clouds)",
         set: |wishes, text| {
-            wishes.http.ask(OfPorts::read(text, yes_or_no)?);
+            wishes.http.ask(PerPort::read(text, yes_or_no)?);
             Ok(())
         },
     },
@@ -183,7 +185,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[TLS_CONTAINER, theirs!("default-tls-container-ref")],
         help: "the reference of a container or secret of Barbican: its certificate is shown, TLS ends here; of single ports: 443:REFERENCE,8443:REFERENCE (clouds)",
-        set: |wishes, text| OfPorts::read(text, named).map(|it| wishes.cloud.tls_container = it),
+        set: |wishes, text| PerPort::read(text, named).map(|it| wishes.cloud.tls_container = it),
     },
     Row {
         names: &["seaway.dev/metrics-port"],

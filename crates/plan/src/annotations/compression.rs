@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{Name, load_balancer::Compression};
 
-use super::{HttpWishes, Row, http::yes_or_no};
+use super::{HttpOptions, Row, http::yes_or_no};
 use crate::{http, quantity::list};
 
 pub const COMPRESS: &str = "seaway.dev/compress";
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn compression(http: &mut HttpWishes) -> Result<&mut Compression, String> {
+fn compression(http: &mut HttpOptions) -> Result<&mut Compression, String> {
     let asked = http.terms.compression.as_mut().map(Arc::make_mut);
     asked.ok_or_else(|| format!("this annotation needs {COMPRESS}, which turns compression on"))
 }
@@ -97,10 +97,10 @@ mod tests {
     use seaway_model::{Config, Kind, ObjectRef};
 
     use super::*;
-    use crate::annotations::Wishes;
+    use crate::annotations::ServiceOptions;
 
     fn read(says: &[(&str, &str)]) -> (Option<Compression>, usize) {
-        let mut wishes = Wishes::of(&Config::default().defaults);
+        let mut wishes = ServiceOptions::of(&Config::default().defaults);
         let annotations = says.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let problems = wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations);
         (wishes.http.terms.compression.map(|it| Compression::clone(&it)), problems.len())

@@ -2,10 +2,10 @@
 
 use seaway_model::{
     Name,
-    load_balancer::{CookieMode, Reuse},
+    load_balancer::{ConnectionReuse, CookieMode},
 };
 
-use super::{OfPorts, Row, table::positive};
+use super::{PerPort, Row, table::positive};
 use crate::{
     http,
     quantity::{list, size},
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
         names: &[PROTOCOL],
         help: "http: the listeners of this LoadBalancer speak HTTP, as they do where TLS ends; or tcp; of single ports, by number or name: 443:http,dns:tcp",
         set: |wishes, text| {
-            let said = OfPorts::read(text, |it| match it {
+            let said = PerPort::read(text, |it| match it {
                 "http" => Ok(true),
                 "tcp" => Ok(false),
                 _ => Err(format!("{it:?} is no protocol")),
@@ -163,10 +163,10 @@ pub(super) const ROWS: &[Row] = &[
         help: "which connections to members carry a further request: safe, strict, always or never (docs/http.md)",
         set: |wishes, text| {
             wishes.http.terms.reuse = match text {
-                "safe" => Reuse::Safe,
-                "strict" => Reuse::Strict,
-                "always" => Reuse::Always,
-                "never" => Reuse::Never,
+                "safe" => ConnectionReuse::Safe,
+                "strict" => ConnectionReuse::Strict,
+                "always" => ConnectionReuse::Always,
+                "never" => ConnectionReuse::Never,
                 _ => return Err(format!("{text:?} is not safe, strict, always or never")),
             };
             Ok(())
@@ -201,14 +201,14 @@ mod tests {
 
     use seaway_model::{
         Config, Kind, ObjectRef,
-        load_balancer::{PoolHttpOptions, Reuse},
+        load_balancer::{ConnectionReuse, PoolHttpOptions},
     };
 
-    use crate::annotations::Wishes;
+    use crate::annotations::ServiceOptions;
 
     #[test]
     fn a_service_says_how_much_it_takes_and_how_long_it_may_think() {
-        let mut wishes = Wishes::of(&Config::default().defaults);
+        let mut wishes = ServiceOptions::of(&Config::default().defaults);
         let annotations = [
             ("seaway.dev/max-body-size", "10Mi"),
             ("seaway.dev/timeout-connect", "2s"),
@@ -227,7 +227,7 @@ mod tests {
             idle: Some(Duration::from_secs(240)),
             half_closed: Some(Duration::from_secs(6)),
             drain: Some(Duration::from_secs(7)),
-            reuse: Reuse::Safe,
+            reuse: ConnectionReuse::Safe,
             compression: None,
         };
         assert_eq!(wishes.http.terms, terms);
@@ -242,21 +242,21 @@ mod tests {
         let mut config = Config::default();
         let shop = ObjectRef::new(Kind::Service, "default", "shop");
         let reuse = |config: &Config, text: &str| {
-            let mut wishes = Wishes::of(&config.defaults);
+            let mut wishes = ServiceOptions::of(&config.defaults);
             let problems = wishes.read(&shop, &[("seaway.dev/reuse-connections".into(), text.into())].into());
             (wishes.http.terms.reuse, problems.len())
         };
         for (text, expected) in [
-            ("safe", Reuse::Safe),
-            ("strict", Reuse::Strict),
-            ("always", Reuse::Always),
-            ("never", Reuse::Never),
+            ("safe", ConnectionReuse::Safe),
+            ("strict", ConnectionReuse::Strict),
+            ("always", ConnectionReuse::Always),
+            ("never", ConnectionReuse::Never),
         ] {
             assert_eq!(reuse(&config, text), (expected, 0));
         }
-        assert_eq!(reuse(&config, "Always"), (Reuse::Safe, 1));
-        config.defaults.reuse = Reuse::Strict;
-        assert_eq!(reuse(&config, "aggressive"), (Reuse::Strict, 1));
-        assert_eq!(Wishes::of(&config.defaults).http.terms.reuse, Reuse::Strict);
+        assert_eq!(reuse(&config, "Always"), (ConnectionReuse::Safe, 1));
+        config.defaults.reuse = ConnectionReuse::Strict;
+        assert_eq!(reuse(&config, "aggressive"), (ConnectionReuse::Strict, 1));
+        assert_eq!(ServiceOptions::of(&config.defaults).http.terms.reuse, ConnectionReuse::Strict);
     }
 }

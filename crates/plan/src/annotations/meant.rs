@@ -4,7 +4,7 @@
 //! with `allowed` in it does not lead to the clients that are denied.
 
 use super::{
-    AUTHORITIES, BASIC_AUTH, DENIED, FORWARD_AUTH, FORWARD_AUTHORIZATION, OURS, OtherName, REALM,
+    AUTHORITIES, BASIC_AUTH, DENIED, EquivalentAnnotation, FORWARD_AUTH, FORWARD_AUTHORIZATION, OURS, REALM,
     SOURCE_RANGES, other_name, protecting::OF_CLIENTS, protects, rows,
 };
 use crate::spelling::{distance, nearest};
@@ -84,14 +84,14 @@ const TO_MEMBERS: [&str; 4] = ["backend", "upstream", "member", "bgp"];
 
 /// What an unknown name comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meant {
+pub struct AnnotationSuggestion {
     /// Our name for it.
     pub ours: Option<&'static str>,
     /// What to write, where the name alone does not say it.
     pub fix: &'static str,
 }
 
-impl Meant {
+impl AnnotationSuggestion {
     /// The option that was to protect: without it, the object is not to be served.
     pub fn protection(self) -> Option<&'static str> {
         let option = match self.ours? {
@@ -104,13 +104,13 @@ impl Meant {
 }
 
 /// Of a name without its prefix, or of a field: `sourceRanges` is `source-ranges`.
-pub fn meant(name: &str) -> Meant {
+pub fn meant(name: &str) -> AnnotationSuggestion {
     let name = kebab(name);
-    if let Some(OtherName { ours, fix }) = other_name(&name) {
-        return Meant { ours: (!ours.is_empty()).then_some(ours), fix };
+    if let Some(EquivalentAnnotation { ours, fix }) = other_name(&name) {
+        return AnnotationSuggestion { ours: (!ours.is_empty()).then_some(ours), fix };
     }
     let ours = slip(&name, SLIP).or_else(|| by_words(&name)).or_else(|| slip(&name, usize::MAX));
-    Meant { ours: ours.map(|it| not_the_opposite(it, &name)), fix: "" }
+    AnnotationSuggestion { ours: ours.map(|it| not_the_opposite(it, &name)), fix: "" }
 }
 
 /// The name in a key whose prefix is ours, or nearly: `Seaway.dev/host`, `seawy.dev/host`, `seaway/host`, `seaway.dev.host`.

@@ -3,7 +3,7 @@
 use seaway_model::Name;
 
 use super::{
-    OfPorts, Row,
+    PerPort, Row,
     cloud::{named, theirs},
     http::yes_or_no,
 };
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "true: as x-forwarded-for, and members get the client's scheme in X-Forwarded-Proto; of single ports: \
             443:true (clouds)",
         set: |wishes, text| {
-            wishes.cloud.forwarded_proto = OfPorts::read(text, yes_or_no)?;
+            wishes.cloud.forwarded_proto = PerPort::read(text, yes_or_no)?;
             wishes.http.ask(wishes.cloud.forwarded_proto.clone());
             Ok(())
         },
@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "true: as x-forwarded-for, and members get the port that the client came to in X-Forwarded-Port; of \
             single ports: 443:true (clouds)",
         set: |wishes, text| {
-            wishes.cloud.forwarded_port = OfPorts::read(text, yes_or_no)?;
+            wishes.cloud.forwarded_port = PerPort::read(text, yes_or_no)?;
             wishes.http.ask(wishes.cloud.forwarded_port.clone());
             Ok(())
         },
@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         names: &[PROBE_KIND],
         help: "what members are probed by: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP; of single ports: 443:TLS-HELLO (clouds)",
         set: |wishes, text| {
-            wishes.cloud.probe_at = OfPorts::read(text, probe_kind)?;
+            wishes.cloud.probe_at = PerPort::read(text, probe_kind)?;
             wishes.cloud.probe.kind = wishes.cloud.probe_at.others();
             Ok(())
         },

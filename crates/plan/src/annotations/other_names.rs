@@ -7,7 +7,7 @@ use super::{
 
 /// One of ours, and what to write.
 #[derive(Clone, Copy, Debug)]
-pub struct OtherName {
+pub struct EquivalentAnnotation {
     pub ours: &'static str,
     pub fix: &'static str,
 }
@@ -72,11 +72,11 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
 ];
 
 /// Of a name without its prefix, whatever its case and hyphens.
-pub fn other_name(name: &str) -> Option<OtherName> {
+pub fn other_name(name: &str) -> Option<EquivalentAnnotation> {
     let plain = |it: &str| it.to_ascii_lowercase().replace(['-', '_', '.'], "");
     let name = plain(name);
     let (_, ours, fix) = OTHER_NAMES.iter().find(|(others, ..)| others.iter().any(|it| plain(it) == name))?;
-    Some(OtherName { ours, fix })
+    Some(EquivalentAnnotation { ours, fix })
 }
 
 #[cfg(test)]

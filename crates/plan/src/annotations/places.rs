@@ -1,6 +1,6 @@
 //! Where an annotation does something: one table. What is said elsewhere is a Problem, and a test goes through all of it.
 
-use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
+use OptionScope::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
@@ -11,7 +11,7 @@ use super::{
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OptionScope {
     /// A LoadBalancer's own address, where bytes are passed on.
     Tcp,
     /// The same, where HTTP is spoken.
@@ -26,9 +26,9 @@ pub enum Place {
     Route,
 }
 
-const OWN: &[Place] = &[Tcp, Http, Tls];
-const OWN_AND_FRONT_DOOR: &[Place] = &[Tcp, Http, Tls, FrontDoor, Passthrough];
-const WHERE_HTTP_IS: &[Place] = &[Http, Tls, FrontDoor];
+const OWN: &[OptionScope] = &[Tcp, Http, Tls];
+const OWN_AND_FRONT_DOOR: &[OptionScope] = &[Tcp, Http, Tls, FrontDoor, Passthrough];
+const WHERE_HTTP_IS: &[OptionScope] = &[Http, Tls, FrontDoor];
 
 /// Whose `off` asks for something.
 const VERIFY: &str = "seaway.dev/backend-tls-verify";
@@ -75,7 +75,7 @@ const OF_HTTP: [&str; 18] = [
 ];
 
 /// Where it does something, by our name for it.
-pub fn places(option: &str) -> &'static [Place] {
+pub fn places(option: &str) -> &'static [OptionScope] {
     match option {
         TLS => &[Tcp, Http, Tls, FrontDoor, Route],
         "seaway.dev/https-redirect" => &[Tls, FrontDoor, Route],

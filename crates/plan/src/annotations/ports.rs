@@ -5,24 +5,24 @@ use seaway_model::fact::{ServicePort, TargetPort};
 use crate::quantity::list;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfPorts<T> {
+pub struct PerPort<T> {
     /// By number or name; the first that fits counts.
     said: Vec<(TargetPort, T)>,
     others: Option<T>,
 }
 
-impl<T> Default for OfPorts<T> {
-    fn default() -> OfPorts<T> {
-        OfPorts { said: Vec::new(), others: None }
+impl<T> Default for PerPort<T> {
+    fn default() -> PerPort<T> {
+        PerPort { said: Vec::new(), others: None }
     }
 }
 
-impl<T: Clone> OfPorts<T> {
-    pub(crate) fn read(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<OfPorts<T>, String> {
+impl<T: Clone> PerPort<T> {
+    pub(crate) fn read(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<PerPort<T>, String> {
         let (mut others, mut said) = (None, Vec::<(TargetPort, T)>::new());
         let parts = list(text, |it| Ok(it.to_owned()))?;
         if parts.is_empty() {
-            return one(text).map(|it| OfPorts { said: Vec::new(), others: Some(it) });
+            return one(text).map(|it| PerPort { said: Vec::new(), others: Some(it) });
         }
         for part in parts {
             // An address is of all ports.
@@ -39,7 +39,7 @@ impl<T: Clone> OfPorts<T> {
             }
             said.push((port, value));
         }
-        Ok(OfPorts { said, others })
+        Ok(PerPort { said, others })
     }
 
     /// Of this port by itself.
@@ -61,11 +61,11 @@ impl<T: Clone> OfPorts<T> {
     }
 
     /// Of single ports. What was said before counts more.
-    pub(crate) fn extend(&mut self, more: OfPorts<T>) {
+    pub(crate) fn extend(&mut self, more: PerPort<T>) {
         self.said.extend(more.said);
     }
 
-    pub(crate) fn only(mut self, value: T) -> OfPorts<T>
+    pub(crate) fn only(mut self, value: T) -> PerPort<T>
     where
         T: PartialEq,
     {
@@ -118,19 +118,19 @@ mod tests {
             ("tls:false, true", Some(true), None, Some(false)),
             ("80:true,tls:false", None, Some(true), Some(false)),
         ] {
-            let read = OfPorts::read(text, yes_or_no).expect(text);
+            let read = PerPort::read(text, yes_or_no).expect(text);
             assert_eq!((read.others(), read.of(web), read.of(tls)), (others, of_web, of_tls), "{text}");
             assert_eq!(read.at(web), of_web.or(others), "{text}");
         }
         for text in ["", "80:perhaps", "true,false", "80:true,80:false", "80:"] {
-            assert!(OfPorts::read(text, yes_or_no).is_err(), "{text}");
+            assert!(PerPort::read(text, yes_or_no).is_err(), "{text}");
         }
-        let read = OfPorts::read("https://a/1, tls:https://a/2", |it| Ok(it.to_owned())).expect("addresses");
+        let read = PerPort::read("https://a/1, tls:https://a/2", |it| Ok(it.to_owned())).expect("addresses");
         assert_eq!(
             (read.at(web).as_deref(), read.at(tls).as_deref()),
             (Some("https://a/1"), Some("https://a/2"))
         );
-        let read = OfPorts::read("80:true,8080:true,dns:false", yes_or_no).expect("it is one");
+        let read = PerPort::read("80:true,8080:true,dns:false", yes_or_no).expect("it is one");
         assert_eq!(read.unknown(service.ports.iter()), ["8080", "dns"]);
     }
 }

@@ -6,7 +6,7 @@
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
     ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, FRONT_DOOR, HOST, OURS, PASSTHROUGH, PATH, PROXY_FROM, RATE,
-    Row, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes,
+    Row, SOURCE_RANGES, ServiceOptions, TLS, TLS_CONTAINER, TLS_OTHERS,
     meant::{meant, name_of},
     nobody, rows,
 };
@@ -85,7 +85,7 @@ pub(super) fn of_ours(key: &str) -> Option<String> {
     Some(format!("{OURS}{name}"))
 }
 
-impl Wishes {
+impl ServiceOptions {
     /// Closes what an option protects that is not understood. Says what follows; nothing, if its default may be used.
     pub fn close_for(&mut self, option: &str) -> Option<&'static str> {
         let anywhere = ANYWHERE.contains(&option);

@@ -3,18 +3,18 @@
 use std::{net::IpAddr, time::Duration};
 
 use seaway_model::{
-    config::MembersFrom,
-    load_balancer::{Balance, CheckKind, MemberLimit, Passive, ProxyVersion},
+    config::MemberSource,
+    load_balancer::{Balance, CheckKind, MemberLimit, PassiveHealthCheck, ProxyVersion},
 };
 
-use super::{OfPorts, Wishes};
+use super::{PerPort, ServiceOptions};
 use crate::quantity::{duration, list, network};
 
 /// One option: its names, what it may say, and how it is set.
 pub struct Row {
     pub names: &'static [&'static str],
     pub help: &'static str,
-    pub set: fn(&mut Wishes, &str) -> Result<(), String>,
+    pub set: fn(&mut ServiceOptions, &str) -> Result<(), String>,
 }
 
 impl Row {
@@ -64,9 +64,9 @@ pub(super) const ROWS: &[Row] = &[
         help: "which members get traffic: pods, nodes (at their node ports), or auto: pods where the host is a Node, else nodes",
         set: |wishes, text| {
             wishes.members = match text {
-                "auto" => MembersFrom::Auto,
-                "pods" => MembersFrom::Pods,
-                "nodes" => MembersFrom::Nodes,
+                "auto" => MemberSource::Auto,
+                "pods" => MemberSource::Pods,
+                "nodes" => MemberSource::Nodes,
                 _ => return Err(format!("{text:?} is not pods, nodes or auto")),
             };
             Ok(())
@@ -288,7 +288,9 @@ pub(super) const ROWS: &[Row] = &[
             wishes.passive = match text {
                 "off" | "false" | "none" | "0" => None,
                 "on" | "true" => Some(wishes.passive.unwrap_or_default()),
-                _ => Some(Passive { failures: count(text)?, ..wishes.passive.unwrap_or_default() }),
+                _ => {
+                    Some(PassiveHealthCheck { failures: count(text)?, ..wishes.passive.unwrap_or_default() })
+                }
             };
             Ok(())
         },
@@ -301,7 +303,7 @@ pub(super) const ROWS: &[Row] = &[
                 "off" | "false" | "none" | "0" => None,
                 _ => Some(count(text)?),
             };
-            wishes.passive = Some(Passive { errors, ..wishes.passive.unwrap_or_default() });
+            wishes.passive = Some(PassiveHealthCheck { errors, ..wishes.passive.unwrap_or_default() });
             Ok(())
         },
     },
@@ -310,7 +312,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "largest share of the members that may be ejected at the same time, in percent, 0 to 100; one member always may be",
         set: |wishes, text| {
             let share = percent(text)?;
-            wishes.passive = Some(Passive { share, ..wishes.passive.unwrap_or_default() });
+            wishes.passive = Some(PassiveHealthCheck { share, ..wishes.passive.unwrap_or_default() });
             Ok(())
         },
     },
@@ -334,7 +336,7 @@ pub(super) const ROWS: &[Row] = &[
         names: &[PROXY, "loadbalancer.openstack.org/proxy-protocol"],
         help: "send a PROXY protocol header to members: v1, v2 or none; per port, by number or name: 443:v2,80:none",
         set: |wishes, text| {
-            wishes.proxy_of = OfPorts::read(text, |it| match it {
+            wishes.proxy_of = PerPort::read(text, |it| match it {
                 "v1" | "1" | "true" => Ok(Some(ProxyVersion::V1)),
                 "v2" | "2" => Ok(Some(ProxyVersion::V2)),
                 "none" | "off" | "false" => Ok(None),

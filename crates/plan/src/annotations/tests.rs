@@ -2,8 +2,8 @@ use seaway_model::{Config, Kind};
 
 use super::*;
 
-fn read(pairs: &[(&str, &str)]) -> (Wishes, Vec<Problem>) {
-    let mut wishes = Wishes::of(&Config::default().defaults);
+fn read(pairs: &[(&str, &str)]) -> (ServiceOptions, Vec<Problem>) {
+    let mut wishes = ServiceOptions::of(&Config::default().defaults);
     let annotations = pairs.iter().map(|(k, v)| (Name::from(*k), Name::from(*v))).collect();
     let problems = wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations);
     (wishes, problems)
@@ -170,7 +170,7 @@ fn what_no_host_and_no_path_can_be_is_told() {
         assert_eq!(problems.len(), 1, "{name}: {value}");
         // Where it is to be is not known: nowhere, then.
         let place_unclear = [HOST, PATH, FRONT_DOOR].contains(&name);
-        let expected = HttpWishes { place_unclear, ..HttpWishes::default() };
+        let expected = HttpOptions { place_unclear, ..HttpOptions::default() };
         assert_eq!(wishes.http, expected, "{name}: {value}");
     }
 }

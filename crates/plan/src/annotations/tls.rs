@@ -2,12 +2,12 @@
 
 use seaway_model::{
     Kind, Name, ObjectRef,
-    config::TlsTerms,
+    config::TlsSettings,
     fact::TargetPort,
     load_balancer::{ClientAuth, HostPattern, RuleTls, TlsByName, TlsProfile},
 };
 
-use super::{CLIENTS, Row, Wishes, http::yes_or_no};
+use super::{CLIENTS, Row, ServiceOptions, http::yes_or_no};
 use crate::{
     http,
     quantity::{duration, list},
@@ -24,7 +24,7 @@ pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
 
 /// What is asked of TLS.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TlsWishes {
+pub struct TlsOptions {
     /// Whose certificates are shown; the first by default.
     pub secrets: Vec<Name>,
     /// Where it ends at a LoadBalancer; empty: as usual.
@@ -50,7 +50,7 @@ pub struct MemberTls {
     pub anybody: bool,
 }
 
-impl TlsWishes {
+impl TlsOptions {
     pub(crate) fn objects(&self, namespace: &Name) -> Vec<ObjectRef> {
         self.secrets.iter().map(|name| secret(namespace, name)).collect()
     }
@@ -67,7 +67,7 @@ impl TlsWishes {
     }
 
     /// On top of what the certificates say, with what is usual where nothing is said.
-    pub(crate) fn refine(&self, tls: TlsByName, namespace: &Name, usual: &TlsTerms) -> TlsByName {
+    pub(crate) fn refine(&self, tls: TlsByName, namespace: &Name, usual: &TlsSettings) -> TlsByName {
         TlsByName {
             profile: self.profile.unwrap_or(usual.profile),
             hsts: self.hsts.or(usual.hsts).filter(|it| *it > 0),
@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CLIENTS],
         help: "required, or optional: a client without one is served, too",
-        set: |wishes: &mut Wishes, text| {
+        set: |wishes: &mut ServiceOptions, text| {
             wishes.tls.clients_optional = match text {
                 "required" => false,
                 "optional" => true,

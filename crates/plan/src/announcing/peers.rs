@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use seaway_model::{
     Kind, Name, ObjectRef, Time,
     bgp::{Password, PeerAddress, Session},
-    fact::{AnnouncingObject, BgpPeer, Labels},
+    fact::{AnnouncementObject, BgpPeer, Labels},
 };
 
 use super::{AnnouncingObjects, matches_any};
@@ -24,7 +24,7 @@ impl AnnouncingObjects {
     }
 
     /// One for each address: of several objects, the oldest.
-    fn peers_of(&self, host: &Labels) -> BTreeMap<Target, (&AnnouncingObject, &BgpPeer)> {
+    fn peers_of(&self, host: &Labels) -> BTreeMap<Target, (&AnnouncementObject, &BgpPeer)> {
         let mut peers: Vec<_> = self.peers().filter(|(_, peer)| selects(peer, host)).collect();
         peers.sort_by_key(|(it, _)| age(it));
         let mut chosen = BTreeMap::new();
@@ -53,7 +53,7 @@ impl AnnouncingObjects {
         displaced
     }
 
-    fn session(&self, it: &AnnouncingObject, peer: &BgpPeer, is_cluster: bool) -> Session {
+    fn session(&self, it: &AnnouncementObject, peer: &BgpPeer, is_cluster: bool) -> Session {
         Session {
             name: peer_name(&it.object),
             to: peer.to.clone(),
@@ -102,7 +102,7 @@ fn selects(peer: &BgpPeer, host: &Labels) -> bool {
     peer.host_selectors.is_empty() || matches_any(&peer.host_selectors, host)
 }
 
-fn age(it: &AnnouncingObject) -> (Option<Time>, ObjectRef) {
+fn age(it: &AnnouncementObject) -> (Option<Time>, ObjectRef) {
     (it.created, it.object.clone())
 }
 

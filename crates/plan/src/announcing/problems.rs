@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use seaway_model::{
     Kind, Name, ObjectRef, Problem, Reason,
     fact::{
-        AddressPool, AdvertisementScope, AnnouncingObject, BgpAdvertisement, BgpPeer, Labels,
-        not_acted_on_problem,
+        AddressPool, AdvertisementScope, AnnouncementObject, BgpAdvertisement, BgpPeer, Labels,
+        unsupported_announcement_problem,
     },
 };
 
@@ -44,7 +44,7 @@ impl AnnouncingObjects {
         all.extend(self.unread_problems(Protocol::Layer2));
         all.extend(self.pools_without_peers(&ours));
         let of_metallb = self.objects.keys().filter(|it| it.kind.is_of_metallb());
-        all.extend(of_metallb.cloned().map(not_acted_on_problem));
+        all.extend(of_metallb.cloned().map(unsupported_announcement_problem));
         all
     }
 
@@ -126,7 +126,7 @@ impl AnnouncingObjects {
 
     fn peer_problems(
         &self,
-        it: &AnnouncingObject,
+        it: &AnnouncementObject,
         peer: &BgpPeer,
         displaced_by: Option<&ObjectRef>,
         is_cluster: bool,
@@ -191,7 +191,7 @@ impl AnnouncingObjects {
         if self.peers().next().is_some() {
             return Vec::new();
         }
-        let asking = pools.iter().filter(|it| it.announce == Some(seaway_model::Announce::Bgp));
+        let asking = pools.iter().filter(|it| it.announce == Some(seaway_model::AnnounceMode::Bgp));
         asking
             .map(|it| {
                 let message =

@@ -37,7 +37,7 @@ struct Advertisement<'a> {
 }
 
 /// An address that this host serves.
-pub(crate) struct Served<'a> {
+pub(crate) struct ServedAddress<'a> {
     pub(crate) ip: IpAddr,
     pub(crate) pool: &'a AddressPool,
     /// Of the Services that have it.
@@ -68,7 +68,7 @@ impl<'a> HostRoutes<'a> {
         }
     }
 
-    pub(crate) fn add(&mut self, served: &Served<'a>) {
+    pub(crate) fn add(&mut self, served: &ServedAddress<'a>) {
         let (pool, by_itself) = (served.pool, served.by_itself);
         let advertisements = &self.advertisements;
         let about = self.about.entry((&pool.object, by_itself)).or_insert_with(|| {
@@ -121,7 +121,7 @@ fn plain(prefix: IpNet) -> Route {
 }
 
 /// The network that it is announced as; nothing, if that has addresses that are not of the pool.
-fn prefix(says: &BgpAdvertisement, served: &Served<'_>) -> Option<IpNet> {
+fn prefix(says: &BgpAdvertisement, served: &ServedAddress<'_>) -> Option<IpNet> {
     let whole = IpNet::from(served.ip);
     let length = if served.ip.is_ipv4() { says.aggregation_v4 } else { says.aggregation_v6 };
     let Some(length) = length.filter(|it| *it < whole.prefix_len() && !served.local_only) else {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use seaway_model::{
     Kind, ObjectRef,
-    config::{FrontDoorTls, Secrets},
+    config::{FrontDoorTls, TlsSecrets},
 };
 
 use super::Certificates;
@@ -37,7 +37,7 @@ impl Certificates {
         settings: &'a FrontDoorTls,
         named: impl Iterator<Item = &'a ObjectRef> + Clone,
     ) -> bool {
-        let may_come = self.not_asked && settings.secrets == Secrets::All;
+        let may_come = self.not_asked && settings.secrets == TlsSecrets::All;
         !may_come
             && !self.any_at_front_door(settings, named.clone())
             && !settings.certificates.iter().chain(named).any(|it| self.not_known_yet(it))

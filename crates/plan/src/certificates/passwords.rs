@@ -22,7 +22,7 @@ const LONGEST_SALT: usize = 16;
 
 /// Why a line is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Unusable {
+pub(crate) enum InvalidPasswordLine {
     /// It is not `NAME:HASH`.
     Form,
     /// A line before it has the same name.
@@ -42,19 +42,19 @@ pub(crate) enum Unusable {
 pub(crate) struct ReadUsers {
     pub(crate) users: Arc<Users>,
     /// Numbers of lines that are of no use.
-    pub(crate) unusable: BTreeMap<Unusable, Vec<usize>>,
+    pub(crate) unusable: BTreeMap<InvalidPasswordLine, Vec<usize>>,
 }
 
 /// The users, and the numbers of lines that are of no use.
 pub(crate) fn read(text: &str) -> ReadUsers {
-    let (mut users, mut unusable) = (BTreeMap::new(), BTreeMap::<Unusable, Vec<usize>>::new());
+    let (mut users, mut unusable) = (BTreeMap::new(), BTreeMap::<InvalidPasswordLine, Vec<usize>>::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         if users.len() >= MOST_USERS {
-            unusable.entry(Unusable::Beyond).or_default().push(number);
+            unusable.entry(InvalidPasswordLine::Beyond).or_default().push(number);
             break;
         }
         if let Err(why) = user(line, &mut users) {
@@ -64,51 +64,52 @@ pub(crate) fn read(text: &str) -> ReadUsers {
     ReadUsers { users: Arc::new(Users(users)), unusable }
 }
 
-fn user(line: &str, users: &mut BTreeMap<Box<[u8]>, PasswordHash>) -> Result<(), Unusable> {
-    let (name, hash) = line.split_once(':').ok_or(Unusable::Form)?;
+fn user(line: &str, users: &mut BTreeMap<Box<[u8]>, PasswordHash>) -> Result<(), InvalidPasswordLine> {
+    let (name, hash) = line.split_once(':').ok_or(InvalidPasswordLine::Form)?;
     // No client can send another (RFC 7617, section 2).
     if name.is_empty() || name.chars().any(char::is_control) {
-        return Err(Unusable::Form);
+        return Err(InvalidPasswordLine::Form);
     }
     // What follows another colon is a comment, as to nginx.
     let hash = password_hash(hash.split(':').next().unwrap_or_default().trim())?;
     match users.entry(name.as_bytes().into()) {
         Entry::Vacant(place) => drop(place.insert(hash)),
-        Entry::Occupied(_) => return Err(Unusable::Twice),
+        Entry::Occupied(_) => return Err(InvalidPasswordLine::Twice),
     }
     Ok(())
 }
 
-fn password_hash(text: &str) -> Result<PasswordHash, Unusable> {
+fn password_hash(text: &str) -> Result<PasswordHash, InvalidPasswordLine> {
     let Some((kind, rest)) = text.strip_prefix('$').and_then(|it| it.split_once('$')) else {
-        return Err(Unusable::Weak);
+        return Err(InvalidPasswordLine::Weak);
     };
     match kind {
         "2a" | "2b" | "2y" => bcrypt(rest),
         "5" => {
             let (rounds, salt, hash) = sha_crypt(rest)?;
-            let hash = spread(hash, [20, 10, 0]).ok_or(Unusable::Broken)?;
+            let hash = spread(hash, [20, 10, 0]).ok_or(InvalidPasswordLine::Broken)?;
             Ok(PasswordHash::Sha256Crypt { rounds, salt, hash })
         }
         "6" => {
             let (rounds, salt, hash) = sha_crypt(rest)?;
-            let hash = spread(hash, [42, 21, 0]).ok_or(Unusable::Broken)?;
+            let hash = spread(hash, [42, 21, 0]).ok_or(InvalidPasswordLine::Broken)?;
             Ok(PasswordHash::Sha512Crypt { rounds, salt, hash })
         }
-        _ => Err(Unusable::Weak),
+        _ => Err(InvalidPasswordLine::Weak),
     }
 }
 
 /// `12$` and 22 characters of salt, then 31 of hash.
-fn bcrypt(rest: &str) -> Result<PasswordHash, Unusable> {
+fn bcrypt(rest: &str) -> Result<PasswordHash, InvalidPasswordLine> {
     const ALPHABET: &[u8] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-    let (cost, rest) = rest.split_once('$').ok_or(Unusable::Broken)?;
+    let (cost, rest) = rest.split_once('$').ok_or(InvalidPasswordLine::Broken)?;
     let is_cost = cost.len() == 2 && cost.bytes().all(|it| it.is_ascii_digit());
-    let cost: u8 = cost.parse().ok().filter(|it| is_cost && (4..=31).contains(it)).ok_or(Unusable::Broken)?;
+    let cost: u8 =
+        cost.parse().ok().filter(|it| is_cost && (4..=31).contains(it)).ok_or(InvalidPasswordLine::Broken)?;
     if cost > MOST_COST {
-        return Err(Unusable::Costly);
+        return Err(InvalidPasswordLine::Costly);
     }
-    let (salt, hash) = rest.split_at_checked(22).ok_or(Unusable::Broken)?;
+    let (salt, hash) = rest.split_at_checked(22).ok_or(InvalidPasswordLine::Broken)?;
     let bytes = |text: &str| -> Option<Vec<u8>> {
         let (mut out, mut held, mut bits) = (Vec::new(), 0_u32, 0_u32);
         for byte in text.bytes() {
@@ -122,27 +123,27 @@ fn bcrypt(rest: &str) -> Result<PasswordHash, Unusable> {
         }
         Some(out)
     };
-    let salt = bytes(salt).and_then(|it| it.try_into().ok()).ok_or(Unusable::Broken)?;
+    let salt = bytes(salt).and_then(|it| it.try_into().ok()).ok_or(InvalidPasswordLine::Broken)?;
     let hash = bytes(hash).filter(|_| hash.len() == 31).and_then(|it| it.try_into().ok());
-    Ok(PasswordHash::Bcrypt { cost, salt, hash: hash.ok_or(Unusable::Broken)? })
+    Ok(PasswordHash::Bcrypt { cost, salt, hash: hash.ok_or(InvalidPasswordLine::Broken)? })
 }
 
 /// `rounds=N$SALT$HASH`, or without rounds.
-fn sha_crypt(rest: &str) -> Result<(u32, Box<[u8]>, &str), Unusable> {
+fn sha_crypt(rest: &str) -> Result<(u32, Box<[u8]>, &str), InvalidPasswordLine> {
     let (rounds, rest) = match rest.strip_prefix("rounds=") {
         Some(rest) => {
-            let (rounds, rest) = rest.split_once('$').ok_or(Unusable::Broken)?;
-            let rounds: u32 = rounds.parse().map_err(|_| Unusable::Broken)?;
+            let (rounds, rest) = rest.split_once('$').ok_or(InvalidPasswordLine::Broken)?;
+            let rounds: u32 = rounds.parse().map_err(|_| InvalidPasswordLine::Broken)?;
             (rounds.max(LEAST_ROUNDS), rest)
         }
         None => (USUAL_ROUNDS, rest),
     };
     if rounds > MOST_ROUNDS {
-        return Err(Unusable::Costly);
+        return Err(InvalidPasswordLine::Costly);
     }
-    let (salt, hash) = rest.split_once('$').ok_or(Unusable::Broken)?;
+    let (salt, hash) = rest.split_once('$').ok_or(InvalidPasswordLine::Broken)?;
     if salt.is_empty() || salt.len() > LONGEST_SALT {
-        return Err(Unusable::Broken);
+        return Err(InvalidPasswordLine::Broken);
     }
     Ok((rounds, salt.as_bytes().into(), hash))
 }
@@ -181,7 +182,7 @@ fn spread<const N: usize>(text: &str, mut places: [usize; 3]) -> Option<[u8; N]>
 mod tests {
     use super::*;
 
-    fn one(hash: &str) -> Result<PasswordHash, Vec<Unusable>> {
+    fn one(hash: &str) -> Result<PasswordHash, Vec<InvalidPasswordLine>> {
         let ReadUsers { users, unusable } = read(&format!("alice:{hash}\n"));
         let hash = users.0.get(b"alice".as_slice()).cloned();
         hash.ok_or_else(|| unusable.into_keys().collect())
@@ -219,25 +220,25 @@ mod tests {
     #[test]
     fn what_is_of_no_use_is_told_apart() {
         for (hash, why) in [
-            ("", Unusable::Weak),
-            ("secret", Unusable::Weak),
-            ("{SHA}C+7Hteo/D9vJXQ3UfzxbwnXaijM=", Unusable::Weak),
-            ("$apr1$salt$xxxxxxxxxxxxxxxxxxxxxx", Unusable::Weak),
-            ("$1$salt$xxxxxxxxxxxxxxxxxxxxxx", Unusable::Weak),
+            ("", InvalidPasswordLine::Weak),
+            ("secret", InvalidPasswordLine::Weak),
+            ("{SHA}C+7Hteo/D9vJXQ3UfzxbwnXaijM=", InvalidPasswordLine::Weak),
+            ("$apr1$salt$xxxxxxxxxxxxxxxxxxxxxx", InvalidPasswordLine::Weak),
+            ("$1$salt$xxxxxxxxxxxxxxxxxxxxxx", InvalidPasswordLine::Weak),
             // Of a version of bcrypt that was wrong.
-            ("$2x$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", Unusable::Weak),
-            ("$2y$13$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", Unusable::Costly),
-            ("$2y$31$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", Unusable::Costly),
-            ("$2y$03$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", Unusable::Broken),
-            ("$2y$5$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", Unusable::Broken),
-            ("$2y$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9J", Unusable::Broken),
-            ("$2y$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9J!", Unusable::Broken),
-            ("$2y$05$äbcdefghijklmnopqrst", Unusable::Broken),
-            ("$6$rounds=100001$saltstring$x", Unusable::Costly),
-            ("$6$rounds=x$saltstring$x", Unusable::Broken),
-            ("$6$saltstring$x", Unusable::Broken),
-            ("$6$$x", Unusable::Broken),
-            ("$6$12345678901234567$x", Unusable::Broken),
+            ("$2x$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", InvalidPasswordLine::Weak),
+            ("$2y$13$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", InvalidPasswordLine::Costly),
+            ("$2y$31$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", InvalidPasswordLine::Costly),
+            ("$2y$03$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", InvalidPasswordLine::Broken),
+            ("$2y$5$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC", InvalidPasswordLine::Broken),
+            ("$2y$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9J", InvalidPasswordLine::Broken),
+            ("$2y$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9J!", InvalidPasswordLine::Broken),
+            ("$2y$05$äbcdefghijklmnopqrst", InvalidPasswordLine::Broken),
+            ("$6$rounds=100001$saltstring$x", InvalidPasswordLine::Costly),
+            ("$6$rounds=x$saltstring$x", InvalidPasswordLine::Broken),
+            ("$6$saltstring$x", InvalidPasswordLine::Broken),
+            ("$6$$x", InvalidPasswordLine::Broken),
+            ("$6$12345678901234567$x", InvalidPasswordLine::Broken),
         ] {
             assert_eq!(one(hash), Err(vec![why]), "{hash}");
         }
@@ -251,8 +252,11 @@ mod tests {
         let ReadUsers { users, unusable } = read(&text);
         assert_eq!(users.0.keys().map(|it| &**it).collect::<Vec<_>>(), [&b"alice"[..], b"carol"]);
         assert!(matches!(users.0[b"alice".as_slice()], PasswordHash::Bcrypt { .. }), "the first line counts");
-        let expected =
-            [(Unusable::Form, vec![5, 7, 8]), (Unusable::Twice, vec![6]), (Unusable::Weak, vec![4])];
+        let expected = [
+            (InvalidPasswordLine::Form, vec![5, 7, 8]),
+            (InvalidPasswordLine::Twice, vec![6]),
+            (InvalidPasswordLine::Weak, vec![4]),
+        ];
         assert_eq!(unusable, expected.into());
         assert_eq!(*read("").users, Users::default());
     }

@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{
     passwords::{self, ReadUsers},
     pem,
-    x509::{self, Seen},
+    x509::{self, ParsedCertificate},
 };
 
 /// The key of a Secret with the users of `seaway.dev/basic-auth`, as ingress-nginx calls it.
@@ -20,15 +20,15 @@ pub(crate) const USERS: &str = "auth";
 
 /// What one object holds.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct ObjectContent {
     pub(crate) certificate: Arc<Certificate>,
     pub(crate) users: Arc<ReadUsers>,
     /// Nothing, if it only vouches for others.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<ParsedCertificate>,
 }
 
-impl Held {
-    pub(super) fn without_users(&self) -> Held {
+impl ObjectContent {
+    pub(super) fn without_users(&self) -> ObjectContent {
         let Certificate { chain, key, authorities, staple, .. } = &*self.certificate;
         let certificate = Certificate {
             chain: chain.clone(),
@@ -37,7 +37,7 @@ impl Held {
             staple: staple.clone(),
             users: Default::default(),
         };
-        Held { certificate: Arc::new(certificate), users: Arc::default(), seen: self.seen.clone() }
+        ObjectContent { certificate: Arc::new(certificate), users: Arc::default(), seen: self.seen.clone() }
     }
 
     pub(super) fn is_certificate(&self) -> bool {
@@ -46,10 +46,13 @@ impl Held {
 }
 
 /// A key that cannot be read, and why.
-pub(super) type Unread = (&'static str, String);
+pub(super) type UnreadableKey = (&'static str, String);
 
 /// Beside a certificate, authorities may stand that cannot be read: then those of `before` stay, and it is said.
-pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Option<Unread>), Unread> {
+pub(super) fn read(
+    secret: &Secret,
+    before: Option<&ObjectContent>,
+) -> Result<(ObjectContent, Option<UnreadableKey>), UnreadableKey> {
     let text = |key: &str| secret.values.get(key).map(SecretString::expose_secret).unwrap_or_default();
     let (chain, authorities) = (text("tls.crt"), text("ca.crt"));
     let mut seen = None;
@@ -87,7 +90,7 @@ pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Opti
         Some(before) => before.users.clone(),
         None => Arc::new(passwords::read(text)),
     };
-    Ok((Held { certificate: Arc::new(certificate), users, seen }, unread))
+    Ok((ObjectContent { certificate: Arc::new(certificate), users, seen }, unread))
 }
 
 /// What a certificate says of itself, for whoever renews it.
@@ -100,7 +103,7 @@ pub struct CertificateDates {
 
 /// Of the first in that PEM; nothing, if it cannot be read.
 pub fn dates(pem: &str) -> Option<CertificateDates> {
-    let Seen { names, from, until } = x509::read(&first_of(pem, "tls.crt").ok()?)?;
+    let ParsedCertificate { names, from, until } = x509::read(&first_of(pem, "tls.crt").ok()?)?;
     Some(CertificateDates { names, from, until })
 }
 
@@ -109,7 +112,7 @@ pub fn identity(pem: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     x509::identity(&first_of(pem, "tls.crt").ok()?)
 }
 
-fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, Unread> {
+fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, UnreadableKey> {
     let first = pem::certificates(text).next();
     let first = first.ok_or_else(|| {
         let instead = match text {

@@ -14,24 +14,24 @@ use secrecy::{ExposeSecret, SecretString};
 use super::read::USERS;
 
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct CertificateQuota {
     most: Option<u64>,
     /// What the configuration names: it counts for nobody.
     configured: BTreeSet<ObjectRef>,
     held: HashMap<ObjectRef, u64>,
     by_namespace: HashMap<Name, u64>,
     /// What is left out, with its bytes.
-    left_out: BTreeMap<ObjectRef, LeftOut>,
+    left_out: BTreeMap<ObjectRef, RejectedObject>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct LeftOut {
+struct RejectedObject {
     bytes: u64,
     /// A watch says that it is there, with what it holds or without.
     is_watched: bool,
 }
 
-impl Room {
+impl CertificateQuota {
     pub(super) fn set(&mut self, most: Option<u64>, configured: BTreeSet<ObjectRef>) {
         (self.most, self.configured) = (most, configured);
         self.by_namespace.clear();
@@ -56,7 +56,7 @@ impl Room {
         let (object, bytes) = (&secret.object, bytes(secret));
         if !self.fits(object, bytes) {
             let is_watched = *secret.kind == *TLS_SECRET;
-            self.left_out.insert(object.clone(), LeftOut { bytes, is_watched });
+            self.left_out.insert(object.clone(), RejectedObject { bytes, is_watched });
             return false;
         }
         self.give_back(object);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_makes_room_for_as_much_and_no_more() {
-        let mut room = Room::default();
+        let mut room = CertificateQuota::default();
         room.set(Some(100), BTreeSet::new());
         let (a, b, c) = (of_bytes("a", 60), of_bytes("b", 40), of_bytes("c", 61));
         assert!(room.take(&a) && room.take(&b), "100 bytes are allowed");

@@ -73,8 +73,8 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
     let mut certificates = Certificates::default();
     let (chain, key) = pair(&["a.example"]);
     let good = secret("a", &[("tls.crt", &chain), ("tls.key", &key)]);
-    assert_eq!(certificates.put(&good, false), Changed { content: true, names: true });
-    assert_eq!(certificates.put(&good, false), Changed::default(), "nothing is new");
+    assert_eq!(certificates.put(&good, false), CertificateChange { content: true, names: true });
+    assert_eq!(certificates.put(&good, false), CertificateChange::default(), "nothing is new");
     let held = certificates.held(&good.object).cloned().expect("held");
     let torn = chain.replace("MII", "MI!");
     for (values, expected) in [
@@ -86,7 +86,7 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
         (vec![("tls.crt", chain.as_str()), ("tls.key", "nonsense")], "data[tls.key]: there is no PEM key"),
     ] {
         let changed = certificates.put(&secret("a", &values), false);
-        assert_eq!(changed, Changed { content: true, names: false }, "{expected}");
+        assert_eq!(changed, CertificateChange { content: true, names: false }, "{expected}");
         assert_eq!(told(&certificates), [format!("Secret default/a: {expected}")]);
         assert!(Arc::ptr_eq(certificates.held(&good.object).expect("held"), &held));
     }

@@ -2,7 +2,7 @@
 
 use seaway_model::Time;
 
-use super::{Age, Certificates};
+use super::{Certificates, Expiry};
 
 /// What metrics tell: never by name, which would have no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +25,10 @@ impl Certificates {
             counts.broken = counts.broken.saturating_add(known.broken.is_some().into());
             let Some(seen) = known.seen() else { continue };
             let count = match known.age {
-                Age::Fine => &mut counts.valid,
-                Age::Soon => &mut counts.expiring,
-                Age::Over => &mut counts.expired,
-                Age::Early => &mut counts.early,
+                Expiry::Fine => &mut counts.valid,
+                Expiry::Soon => &mut counts.expiring,
+                Expiry::Over => &mut counts.expired,
+                Expiry::Early => &mut counts.early,
             };
             *count = count.saturating_add(1);
             counts.first = Some(counts.first.map_or(seen.until, |first| first.min(seen.until)));

@@ -9,7 +9,7 @@ use super::calendar;
 use crate::http;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ParsedCertificate {
     /// What it is for, as far as these are host names; from its subject only where it has no names of its own.
     pub(crate) names: Vec<HostPattern>,
     pub(crate) from: Time,
@@ -35,7 +35,7 @@ const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 const KEY_IDENTIFIER: u8 = 0x80;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-pub(crate) fn read(bytes: &[u8]) -> Option<Seen> {
+pub(crate) fn read(bytes: &[u8]) -> Option<ParsedCertificate> {
     let mut outer = Der(bytes).inside(SEQUENCE)?;
     let mut certificate = outer.inside(SEQUENCE)?;
     // Version, serial number, signature, issuer.
@@ -63,7 +63,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Seen> {
         let host = std::str::from_utf8(name).ok().and_then(|it| http::host(it).ok());
         hosts.extend(host.filter(|it| !hosts.contains(it)));
     }
-    Some(Seen { names: hosts, from, until })
+    Some(ParsedCertificate { names: hosts, from, until })
 }
 
 /// Nothing, where its authority says nothing of its key.

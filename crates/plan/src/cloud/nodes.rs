@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use seaway_model::{
     Member, Name,
-    config::MembersFrom,
+    config::MemberSource,
     fact::{FamilyPolicy, Node},
-    group::{CloudNode, Openings, SourceNetwork},
-    load_balancer::{Balance, Bind, Family, MemberState, Outside},
-    outcome::Shown,
+    group::{CloudNode, NodeAccess, SourceNetwork},
+    load_balancer::{Balance, Bind, CloudOptions, Family, MemberState},
+    outcome::PublishedAs,
 };
 
 use crate::{
@@ -117,7 +117,11 @@ impl Demand {
     }
 
     /// Where nobody says where it is: beside Nodes that are its members, those first that say which machine they are.
-    pub(crate) fn beside<'n>(&self, mut outside: Outside, nodes: impl Iterator<Item = &'n Node>) -> Outside {
+    pub(crate) fn beside<'n>(
+        &self,
+        mut outside: CloudOptions,
+        nodes: impl Iterator<Item = &'n Node>,
+    ) -> CloudOptions {
         const ENOUGH: usize = 3;
         if outside.network.is_none() && outside.subnet.is_none() && outside.port.is_none() {
             let its = nodes.filter(|it| !is_excluded(it) && self.selects(it));
@@ -136,28 +140,28 @@ impl Demand {
     }
 
     /// How its addresses are told to whoever wants to reach it.
-    pub(crate) fn shown(&self) -> Shown {
-        let Some((_, usual)) = &self.cloud else { return Shown::Proxy };
+    pub(crate) fn shown(&self) -> PublishedAs {
+        let Some((_, usual)) = &self.cloud else { return PublishedAs::Proxy };
         // Behind PROXY protocol nobody may take a short cut: who is in the cluster would not write its header.
         let proxied = self.ports.iter().find_map(|it| self.proxy(&it.port));
         match (&self.wishes.cloud.hostname, proxied, &usual.hostname) {
-            (Some(name), ..) => Shown::Name(name.clone()),
-            (None, Some(_), Some(suffix)) => Shown::Suffixed(suffix.clone()),
-            (None, Some(_), None) => Shown::Proxy,
-            (None, None, _) => Shown::Vip,
+            (Some(name), ..) => PublishedAs::Name(name.clone()),
+            (None, Some(_), Some(suffix)) => PublishedAs::Suffixed(suffix.clone()),
+            (None, Some(_), None) => PublishedAs::Proxy,
+            (None, None, _) => PublishedAs::Vip,
         }
     }
 
     /// Whether Nodes are to let its load balancer in: where they are the members, and nobody else minds that.
     pub fn is_opened(&self) -> bool {
-        let (Some((_, usual)), MembersFrom::EveryNode) = (&self.cloud, self.members_from()) else {
+        let (Some((_, usual)), MemberSource::EveryNode) = (&self.cloud, self.members_from()) else {
             return false;
         };
         usual.groups && self.ports.iter().any(|it| it.port.node_port.is_some())
     }
 
     /// What it reaches of Nodes, and where from.
-    pub(crate) fn openings(&self) -> Option<Openings> {
+    pub(crate) fn openings(&self) -> Option<NodeAccess> {
         let outside = self.outside().filter(|it| it.opened)?;
         let mut ports: Vec<_> =
             self.ports.iter().filter_map(|it| Some((it.port.protocol, it.port.node_port?))).collect();
@@ -170,7 +174,7 @@ impl Demand {
             (None, None, None) => SourceNetwork::Nodes,
         };
         let health = self.local_check().and_then(|it| it.port);
-        Some(Openings {
+        Some(NodeAccess {
             ports,
             health,
             probed: self.health_check().is_some(),

@@ -10,7 +10,7 @@ use seaway_model::{
     load_balancer::{HostPattern, Match, PathMatch, TextMatch},
 };
 
-use super::guest::Rank;
+use super::guest::RoutePrecedence;
 
 /// What a request would have to be. Two claims that are equal are for the same requests, and only one can have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,11 +83,15 @@ impl fmt::Display for Claim {
 
 /// All claims, each with those who make it: the first has it.
 #[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<Claim, BTreeSet<Rank>>);
+pub(super) struct Claims(BTreeMap<Claim, BTreeSet<RoutePrecedence>>);
 
 impl Claims {
     /// Says who else makes one of them.
-    pub(super) fn add(&mut self, rank: &Rank, claims: &BTreeMap<Claim, Name>) -> Vec<Rank> {
+    pub(super) fn add(
+        &mut self,
+        rank: &RoutePrecedence,
+        claims: &BTreeMap<Claim, Name>,
+    ) -> Vec<RoutePrecedence> {
         let mut stirred = Vec::new();
         for claim in claims.keys() {
             let all = self.0.entry(claim.clone()).or_default();
@@ -98,7 +102,11 @@ impl Claims {
     }
 
     /// As [`Claims::add`].
-    pub(super) fn remove(&mut self, rank: &Rank, claims: &BTreeMap<Claim, Name>) -> Vec<Rank> {
+    pub(super) fn remove(
+        &mut self,
+        rank: &RoutePrecedence,
+        claims: &BTreeMap<Claim, Name>,
+    ) -> Vec<RoutePrecedence> {
         let mut stirred = Vec::new();
         for claim in claims.keys() {
             let Some(all) = self.0.get_mut(claim) else { continue };
@@ -112,7 +120,7 @@ impl Claims {
     }
 
     /// Those who make it, in their order.
-    pub(super) fn of(&self, claim: &Claim) -> impl Iterator<Item = &Rank> {
+    pub(super) fn of(&self, claim: &Claim) -> impl Iterator<Item = &RoutePrecedence> {
         self.0.get(claim).into_iter().flatten()
     }
 }

@@ -5,7 +5,7 @@ use seaway_model::{Problem, Reason, config::FrontDoor as Settings, fact::Service
 use super::listeners::requires_client_certificates;
 use crate::{
     admitted,
-    annotations::{AUTHORITIES, CLIENTS, Protection, Wishes},
+    annotations::{AUTHORITIES, CLIENTS, Protection, ServiceOptions},
     certificates::Certificates,
 };
 
@@ -48,7 +48,11 @@ impl CannotAsk {
 }
 
 /// `has_hosts`: it is reached by host names. `settings`: those of its entrances.
-pub(crate) fn cannot_ask(wishes: &Wishes, has_hosts: bool, settings: &[&Settings]) -> Option<CannotAsk> {
+pub(crate) fn cannot_ask(
+    wishes: &ServiceOptions,
+    has_hosts: bool,
+    settings: &[&Settings],
+) -> Option<CannotAsk> {
     if !matches!(wishes.protection(), Some(Protection::Clients(_))) {
         return None;
     }
@@ -61,12 +65,16 @@ pub(crate) fn cannot_ask(wishes: &Wishes, has_hosts: bool, settings: &[&Settings
 }
 
 /// What says so.
-pub(super) fn option(wishes: &Wishes) -> &'static str {
+pub(super) fn option(wishes: &ServiceOptions) -> &'static str {
     if wishes.written.contains_key(AUTHORITIES) { AUTHORITIES } else { CLIENTS }
 }
 
 /// What is wrong with its authorities.
-pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Vec<Problem> {
+pub(crate) fn problems(
+    service: &Service,
+    wishes: &ServiceOptions,
+    certificates: &Certificates,
+) -> Vec<Problem> {
     let object = admitted::object(service);
     let Some(clients) = wishes.tls.of_rules(&object.namespace).and_then(|it| it.clients) else {
         let is_idle = wishes.written.contains_key(CLIENTS) && wishes.tls.clients_optional;

@@ -16,12 +16,12 @@ use seaway_model::{
 
 use super::{
     FRONT_DOOR, FrontDoor,
-    guest::{Guest, Rank, pool_id},
+    guest::{AttachedRoute, RoutePrecedence, pool_id},
     host_tls::closed,
 };
 use crate::{
-    annotations::{ENTRANCE, MAIN, Wishes},
-    index::{Given, ServiceKey},
+    annotations::{ENTRANCE, MAIN, ServiceOptions},
+    index::{PlanContext, ServiceKey},
 };
 
 /// What an entrance listens at, and what it shows.
@@ -48,7 +48,7 @@ pub(crate) fn entrance_of(owner: &Owner) -> Option<Option<Name>> {
 }
 
 /// The settings of those at which a Service or a route is to be.
-pub(super) fn settings_of<'c>(wishes: &Wishes, config: &'c Config) -> Vec<&'c Settings> {
+pub(super) fn settings_of<'c>(wishes: &ServiceOptions, config: &'c Config) -> Vec<&'c Settings> {
     let door = &config.front_door;
     match wishes.http.entrances.is_empty() {
         true => vec![door],
@@ -68,9 +68,9 @@ fn all(door: &Settings) -> impl Iterator<Item = Option<Name>> {
     std::iter::once(None).chain(door.entrances.keys().cloned().map(Some))
 }
 
-impl Guest {
+impl AttachedRoute {
     /// Where it is to be. What is not known is no entrance, and nothing of it is anywhere else instead.
-    pub(super) fn enter(&mut self, wishes: &Wishes, annotations: &Labels, config: &Config) {
+    pub(super) fn enter(&mut self, wishes: &ServiceOptions, annotations: &Labels, config: &Config) {
         let door = &config.front_door;
         if annotations.contains_key(ENTRANCE) && !wishes.written.contains_key(ENTRANCE) {
             // It is not understood, which is told where it was read.
@@ -116,7 +116,10 @@ impl Guest {
 
 impl FrontDoor {
     /// In the order of their rules.
-    pub(super) fn guests_at(&self, entrance: Option<&Name>) -> impl Iterator<Item = (&Rank, &Guest)> {
+    pub(super) fn guests_at(
+        &self,
+        entrance: Option<&Name>,
+    ) -> impl Iterator<Item = (&RoutePrecedence, &AttachedRoute)> {
         self.within_limits().filter(move |(_, guest)| guest.is_at(entrance))
     }
 
@@ -149,11 +152,12 @@ impl FrontDoor {
         &'a self,
         entrance: Option<&Name>,
         door: &Settings,
-    ) -> Cow<'a, BTreeMap<ObjectRef, BTreeSet<Rank>>> {
+    ) -> Cow<'a, BTreeMap<ObjectRef, BTreeSet<RoutePrecedence>>> {
         if door.entrances.is_empty() {
             return Cow::Borrowed(&self.certificates);
         }
-        let is_there = |rank: &Rank| self.guests.get(rank).is_some_and(|guest| guest.is_at(entrance));
+        let is_there =
+            |rank: &RoutePrecedence| self.guests.get(rank).is_some_and(|guest| guest.is_at(entrance));
         let named = self.certificates.iter();
         let named = named.filter(|(_, ranks)| ranks.is_empty() || ranks.iter().any(is_there));
         Cow::Owned(named.map(|(object, ranks)| (object.clone(), ranks.clone())).collect())
@@ -183,7 +187,12 @@ impl FrontDoor {
     }
 
     /// The ports of a further entrance.
-    pub(crate) fn ids_at(&self, entrance: &Name, settings: &Settings, given: Given<'_>) -> Vec<ListenerId> {
+    pub(crate) fn ids_at(
+        &self,
+        entrance: &Name,
+        settings: &Settings,
+        given: PlanContext<'_>,
+    ) -> Vec<ListenerId> {
         let named = self.named_at(Some(entrance), &given.config.front_door);
         let passes = self.passing.iter().filter_map(|rank| self.guests.get(rank));
         let tls = given.certificates.any_at_front_door(&settings.tls, named.keys())
@@ -201,7 +210,7 @@ impl FrontDoor {
         &self,
         entrance: &Name,
         settings: &Settings,
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) -> bool {
         let named = self.named_at(Some(entrance), &given.config.front_door);
         given.certificates.lacks_any_at_front_door(&settings.tls, named.keys())
@@ -217,7 +226,7 @@ impl FrontDoor {
         &self,
         entrance: &Name,
         settings: &Settings,
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) -> ListenersAndCertificates {
         let named = self.named_at(Some(entrance), &given.config.front_door);
         let objects = given.certificates.at_front_door(&settings.tls, &named);
@@ -241,7 +250,7 @@ impl FrontDoor {
         entrance: Option<&Name>,
         settings: &Settings,
         objects: Vec<&ObjectRef>,
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) -> Arc<BTreeMap<ObjectRef, Arc<Certificate>>> {
         let of_all = settings.tls.terms.clients.iter().map(|it| &it.authorities);
         let asked = of_all.chain(self.authorities_asked_for(entrance)).filter(|_| !objects.is_empty());

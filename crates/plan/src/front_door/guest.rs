@@ -11,34 +11,34 @@ use seaway_model::{
     load_balancer::{Action, ForwardAuth, HostPattern, Match, Rule},
 };
 
-use super::{claims::Claim, patterns::Verdict};
+use super::{claims::Claim, patterns::PatternResult};
 use crate::{
-    annotations::{REDIRECT, TLS, Wishes},
-    index::{Given, ServiceKey},
+    annotations::{REDIRECT, ServiceOptions, TLS},
+    index::{PlanContext, ServiceKey},
 };
 
 /// Where a guest stands among all: the older first, then by name; what a route says before what a Service of that
 /// name has by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(super) struct RoutePrecedence {
     /// Absent is oldest.
     created: Option<Time>,
     namespace: Name,
     name: Name,
-    kind: GuestKind,
+    kind: AttachedKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum GuestKind {
+enum AttachedKind {
     Route,
     Service,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Guest {
+pub(super) struct AttachedRoute {
     pub(super) owner: Owner,
     pub(super) rules: Vec<Arc<Rule>>,
-    sent_on: SentOn,
+    sent_on: HttpsRedirects,
     /// What protects it cannot be followed: its rules answer 503, and for them alone no listener is opened.
     pub(super) is_closed: bool,
     /// Where it is; `None` is the main one.
@@ -61,34 +61,39 @@ pub(super) struct Guest {
     pub(super) redirect_field: Name,
     pub(super) problems: Vec<Problem>,
     /// What is known of its regular expressions, for as long as it has them.
-    pub(super) patterns: Vec<Arc<Verdict>>,
+    pub(super) patterns: Vec<Arc<PatternResult>>,
 }
 
 /// Rules that send whoever comes in the open to TLS, made when they are wanted. They follow from the others.
 #[derive(Clone, Debug, Default)]
-struct SentOn(OnceLock<Vec<Arc<Rule>>>);
+struct HttpsRedirects(OnceLock<Vec<Arc<Rule>>>);
 
-impl PartialEq for SentOn {
-    fn eq(&self, _other: &SentOn) -> bool {
+impl PartialEq for HttpsRedirects {
+    fn eq(&self, _other: &HttpsRedirects) -> bool {
         true
     }
 }
 
-impl Rank {
-    pub(super) fn of_service(service: &Service) -> Rank {
-        Rank::new(&service.meta, GuestKind::Service)
+impl RoutePrecedence {
+    pub(super) fn of_service(service: &Service) -> RoutePrecedence {
+        RoutePrecedence::new(&service.meta, AttachedKind::Service)
     }
 
-    pub(super) fn of_route(route: &HttpRoute) -> Rank {
-        Rank::new(&route.meta, GuestKind::Route)
+    pub(super) fn of_route(route: &HttpRoute) -> RoutePrecedence {
+        RoutePrecedence::new(&route.meta, AttachedKind::Route)
     }
 
-    fn new(meta: &Meta, kind: GuestKind) -> Rank {
-        Rank { created: meta.created, namespace: meta.namespace.clone(), name: meta.name.clone(), kind }
+    fn new(meta: &Meta, kind: AttachedKind) -> RoutePrecedence {
+        RoutePrecedence {
+            created: meta.created,
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            kind,
+        }
     }
 
     pub(super) fn is_route(&self) -> bool {
-        self.kind == GuestKind::Route
+        self.kind == AttachedKind::Route
     }
 
     pub(super) fn namespace(&self) -> &Name {
@@ -101,19 +106,19 @@ impl Rank {
 
     pub(super) fn object(&self) -> ObjectRef {
         let kind = match self.kind {
-            GuestKind::Route => Kind::HTTPRoute,
-            GuestKind::Service => Kind::Service,
+            AttachedKind::Route => Kind::HTTPRoute,
+            AttachedKind::Service => Kind::Service,
         };
         ObjectRef::new(kind, self.namespace.clone(), self.name.clone())
     }
 }
 
-impl Guest {
-    pub(super) fn new(object: ObjectRef, uid: &Name) -> Guest {
-        Guest {
+impl AttachedRoute {
+    pub(super) fn new(object: ObjectRef, uid: &Name) -> AttachedRoute {
+        AttachedRoute {
             owner: Owner::Object { object, uid: uid.clone() },
             rules: Vec::new(),
-            sent_on: SentOn::default(),
+            sent_on: HttpsRedirects::default(),
             is_closed: false,
             entrances: vec![None],
             closed_at: Vec::new(),
@@ -132,10 +137,10 @@ impl Guest {
     /// What it says of TLS.
     pub(super) fn asks_for_tls(
         &mut self,
-        wishes: &Wishes,
+        wishes: &ServiceOptions,
         namespace: &Name,
         hosts: &[HostPattern],
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) {
         self.certificates = wishes.tls.objects(namespace);
         (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
@@ -205,11 +210,11 @@ impl Guest {
 
     /// Where that is may be another place now.
     pub(super) fn forget_where(&mut self) {
-        self.sent_on = SentOn::default();
+        self.sent_on = HttpsRedirects::default();
     }
 
     /// Rules that are as they were are the very same `Arc`: whoever compiles them sees it at once.
-    pub(super) fn keep(&mut self, before: &Guest) {
+    pub(super) fn keep(&mut self, before: &AttachedRoute) {
         let keep = |(rule, known): (&mut Arc<Rule>, &Arc<Rule>)| {
             if rule == known {
                 *rule = known.clone();

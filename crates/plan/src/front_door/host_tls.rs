@@ -21,13 +21,13 @@ use seaway_model::{
 
 use super::{
     FrontDoor,
-    guest::{Guest, unavailable},
+    guest::{AttachedRoute, unavailable},
 };
-use crate::{annotations::AUTHORITIES, index::Given};
+use crate::{annotations::AUTHORITIES, index::PlanContext};
 
 /// What the rules of one host name ask for together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct RequestedTls {
     /// Of the oldest object that asks, and which that is.
     clients: Option<(ObjectRef, ObjectRef)>,
     /// All of its rules require a certificate of these.
@@ -38,16 +38,16 @@ struct Asked {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct AskedByHost(BTreeMap<HostPattern, Asked>);
+pub(super) struct RequestedTlsByHost(BTreeMap<HostPattern, RequestedTls>);
 
-impl AskedByHost {
-    fn asked_above(&self, host: &HostPattern) -> impl Iterator<Item = &Asked> {
+impl RequestedTlsByHost {
+    fn asked_above(&self, host: &HostPattern) -> impl Iterator<Item = &RequestedTls> {
         let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
         let above = std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
         above.filter_map(|it| self.0.get(&HostPattern::Under(it.into()))).filter(|it| it.is_asked)
     }
 
-    fn settings(&self, host: &HostPattern, asked: &Asked, usual: &Settings) -> Option<HostTls> {
+    fn settings(&self, host: &HostPattern, asked: &RequestedTls, usual: &Settings) -> Option<HostTls> {
         let terms = &usual.tls.terms;
         let mut above = self.asked_above(host).peekable();
         if !asked.is_asked && above.peek().is_none() {
@@ -80,9 +80,9 @@ impl AskedByHost {
 
 impl FrontDoor {
     /// Nothing is looked at where no rule asks for anything.
-    fn asked_by_host(&self, entrance: Option<&Name>) -> Option<&AskedByHost> {
+    fn asked_by_host(&self, entrance: Option<&Name>) -> Option<&RequestedTlsByHost> {
         let all = self.asked_by_host.get_or_init(|| {
-            let mut all: BTreeMap<Option<Name>, AskedByHost> = BTreeMap::new();
+            let mut all: BTreeMap<Option<Name>, RequestedTlsByHost> = BTreeMap::new();
             if self.asking.is_empty() {
                 return all;
             }
@@ -135,10 +135,10 @@ impl FrontDoor {
         &self,
         entrance: Option<&Name>,
         settings: &Settings,
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) -> BTreeMap<HostPattern, HostTls> {
         let Some(asked) = self.asked_by_host(entrance) else { return BTreeMap::new() };
-        let of_host = |(host, at): (&HostPattern, &Asked)| {
+        let of_host = |(host, at): (&HostPattern, &RequestedTls)| {
             let mut tls = asked.settings(host, at, settings)?;
             if tls.clients.as_ref().is_some_and(|it| !given.certificates.vouches(&it.authorities)) {
                 tls.clients = settings.tls.terms.clients.clone();
@@ -154,7 +154,7 @@ impl FrontDoor {
         &self,
         entrance: Option<&Name>,
         rule: Arc<Rule>,
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) -> impl Iterator<Item = Arc<Rule>> + use<> {
         let clients = rule.tls.as_ref().and_then(|it| it.clients.as_ref());
         if clients.is_some_and(|it| it.required && !given.certificates.vouches(&it.authorities)) {
@@ -175,7 +175,7 @@ impl FrontDoor {
     }
 
     /// What the owner of such a rule is told.
-    pub(super) fn disputed(&self, guest: &Guest) -> Option<Problem> {
+    pub(super) fn disputed(&self, guest: &AttachedRoute) -> Option<Problem> {
         let rules = guest.rules.iter().filter_map(|rule| Some((rule, rule.tls.as_ref()?.clients.as_ref()?)));
         let disputes = rules.flat_map(|(rule, clients)| {
             rule.hosts.iter().filter_map(|host| {

@@ -16,14 +16,14 @@ use super::{
     FrontDoor,
     claims::Claim,
     entrances::{label, owner_of},
-    guest::{Guest, Rank, sent_on as sent_on_to_tls},
+    guest::{AttachedRoute, RoutePrecedence, sent_on as sent_on_to_tls},
     host_tls::closed,
     owner,
 };
-use crate::{index::Given, service::to_https};
+use crate::{index::PlanContext, service::to_https};
 
 impl FrontDoor {
-    pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
+    pub(crate) fn ids(&self, given: PlanContext<'_>) -> Vec<ListenerId> {
         let settings = &given.config.front_door;
         let named = self.named_at(None, settings);
         let any = given.certificates.any_at_front_door(&settings.tls, named.keys());
@@ -35,18 +35,18 @@ impl FrontDoor {
     }
 
     /// No certificate is there, so that TLS does not end here.
-    pub(crate) fn lacks_certificates(&self, given: Given<'_>) -> bool {
+    pub(crate) fn lacks_certificates(&self, given: PlanContext<'_>) -> bool {
         let settings = &given.config.front_door;
         given.certificates.lacks_any_at_front_door(&settings.tls, self.named_at(None, settings).keys())
     }
 
     /// The objects whose certificates are shown, in order.
-    fn certified<T>(&self, given: Given<'_>, show: impl FnOnce(Vec<&ObjectRef>) -> T) -> T {
+    fn certified<T>(&self, given: PlanContext<'_>, show: impl FnOnce(Vec<&ObjectRef>) -> T) -> T {
         let settings = &given.config.front_door;
         show(given.certificates.at_front_door(&settings.tls, &self.named_at(None, settings)))
     }
 
-    pub(crate) fn shows(&self, object: &ObjectRef, given: Given<'_>) -> bool {
+    pub(crate) fn shows(&self, object: &ObjectRef, given: PlanContext<'_>) -> bool {
         let named = self.certificates.contains_key(object);
         let door = &given.config.front_door;
         let mut all = std::iter::once(door).chain(door.entrances.values());
@@ -54,7 +54,7 @@ impl FrontDoor {
     }
 
     /// A certificate came, went, or is for other names than those that it had.
-    pub(crate) fn rename(&mut self, object: &ObjectRef, had: &[HostPattern], given: Given<'_>) {
+    pub(crate) fn rename(&mut self, object: &ObjectRef, had: &[HostPattern], given: PlanContext<'_>) {
         if !given.config.front_door.entrances.is_empty() {
             // Which of them shows it is found out anew.
             return self.forget_certificates();
@@ -72,7 +72,7 @@ impl FrontDoor {
                 self.shown = OnceLock::new();
             }
         }
-        if self.host_owners.are_kept() {
+        if self.host_owners.are_enforced() {
             self.tls = OnceLock::new();
         } else if let Some(tls) = self.tls.get_mut() {
             given.certificates.rename(Arc::make_mut(tls), (object, had), settings, &self.certificates);
@@ -90,12 +90,12 @@ impl FrontDoor {
         users.filter(|it| it.is_route()).map(|it| it.object()).collect()
     }
 
-    pub(crate) fn listeners(&self, given: Given<'_>) -> BTreeMap<ListenerId, Arc<Listener>> {
+    pub(crate) fn listeners(&self, given: PlanContext<'_>) -> BTreeMap<ListenerId, Arc<Listener>> {
         let made = self.listeners.get_or_init(|| self.put_together(given));
         made.iter().map(|it| (it.id(), it.clone())).collect()
     }
 
-    pub(crate) fn certificates(&self, given: Given<'_>) -> Arc<BTreeMap<ObjectRef, Arc<Certificate>>> {
+    pub(crate) fn certificates(&self, given: PlanContext<'_>) -> Arc<BTreeMap<ObjectRef, Arc<Certificate>>> {
         let settings = &given.config.front_door;
         let made = || self.certified(given, |objects| self.shown_at(None, settings, objects, given));
         let shown = self.shown.get_or_init(made);
@@ -127,12 +127,12 @@ impl FrontDoor {
         guards
     }
 
-    pub(super) fn within_limits(&self) -> impl Iterator<Item = (&Rank, &Guest)> {
+    pub(super) fn within_limits(&self) -> impl Iterator<Item = (&RoutePrecedence, &AttachedRoute)> {
         self.guests.iter().filter(|(rank, _)| !self.shares.is_beyond(rank))
     }
 
-    fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
-        let Given { config, certificates, .. } = given;
+    fn put_together(&self, given: PlanContext<'_>) -> Vec<Arc<Listener>> {
+        let PlanContext { config, certificates, .. } = given;
         let settings = &config.front_door;
         let owners = self.host_names();
         let names = self.tls.get_or_init(|| {
@@ -158,7 +158,7 @@ impl FrontDoor {
         entrance: Option<&Name>,
         settings: &Settings,
         names: &Arc<TlsByName>,
-        given: Given<'_>,
+        given: PlanContext<'_>,
     ) -> Vec<Arc<Listener>> {
         let through = self.through(entrance);
         let owners = self.host_names();
@@ -171,7 +171,7 @@ impl FrontDoor {
         };
         let hosts = self.tls_of_hosts(entrance, settings, given);
         let is_plain = through.is_empty() && validations.is_empty() && hosts.is_empty();
-        let wanted = (names.ends_here() || !is_plain) && settings.tls.port != settings.port;
+        let wanted = (names.terminates_tls() || !is_plain) && settings.tls.port != settings.port;
         let tls = wanted.then(|| match is_plain {
             true if is_main => names.clone(),
             _ => {
@@ -193,7 +193,7 @@ impl FrontDoor {
         // Clients show certificates by TLS alone, so where these are required no request is served over http.
         let https_only = requires_client_certificates(settings);
         // Who only passes on has nobody to be sent to.
-        let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
+        let secure_for_all = secure.as_ref().filter(|_| names.terminates_tls());
         // At all entrances: the authority comes to port 80 of an address, and any of them may have that.
         let mut rules: Vec<Arc<Rule>> = self.challenges.values().flatten().cloned().collect();
         for (rank, guest) in self.guests_at(entrance) {

@@ -14,7 +14,7 @@ use seaway_model::{
 };
 
 use super::{FrontDoor, owner};
-use crate::index::Given;
+use crate::index::PlanContext;
 
 /// Where authorities ask (RFC 8555, section 8.3).
 const WELL_KNOWN: &str = "/.well-known/acme-challenge/";
@@ -24,10 +24,10 @@ const NOT_PUBLIC: [&str; 7] = ["localhost", "local", "internal", "home.arpa", "o
 
 /// What may be ordered, and what may not.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Orderable {
+pub(crate) struct OrderableHosts {
     pub(crate) hosts: BTreeMap<Name, ChallengeType>,
     /// Their authority would have to be shown what it cannot be. What was ordered before is shown on.
-    pub(crate) unprovable: BTreeMap<Name, Unprovable>,
+    pub(crate) unprovable: BTreeMap<Name, ChallengeProblem>,
     /// The entrances of each.
     at: BTreeMap<Name, Entrances>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Orderable {
 /// `None` is the main one.
 pub(crate) type Entrances = BTreeSet<Option<Name>>;
 
-impl Orderable {
+impl OrderableHosts {
     pub(crate) fn has(&self, host: &str) -> bool {
         self.hosts.contains_key(host) || self.unprovable.contains_key(host)
     }
@@ -56,7 +56,7 @@ impl Orderable {
 
 /// What another challenge changes at the front door.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum AnswerChange {
+pub(crate) enum ChallengeEffect {
     Nothing,
     Rules,
     /// Rules, and whether there is one for TLS.
@@ -65,7 +65,7 @@ pub(crate) enum AnswerChange {
 
 /// Why a name cannot be proven.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Unprovable {
+pub(crate) enum ChallengeProblem {
     /// There is no name server that takes a record.
     NoServer,
     OtherZone,
@@ -87,7 +87,7 @@ impl FrontDoor {
     /// Host names where TLS is to end here, and that no certificate is for which somebody else provides. Of names at the main
     /// entrance that one decides: what it shows does not go because of another entrance. Others are ordered if they need it at all
     /// of theirs, where what is ordered is shown, and only for entrances that the authority's own network may know of.
-    pub(crate) fn orderable(&self, given: Given<'_>) -> Orderable {
+    pub(crate) fn orderable(&self, given: PlanContext<'_>) -> OrderableHosts {
         let door = &given.config.front_door;
         let (mut at, mut left) = (BTreeMap::<&HostPattern, Entrances>::new(), BTreeSet::new());
         let owners = self.host_names();
@@ -110,7 +110,7 @@ impl FrontDoor {
                 }
             }
         }
-        let mut orderable = Orderable::default();
+        let mut orderable = OrderableHosts::default();
         for (host, entrances) in at.into_iter().filter(|(host, _)| !left.contains(host)) {
             let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
             let is_certified = is_public(name) || is_own_authority && is_name(name);
@@ -119,7 +119,7 @@ impl FrontDoor {
             }
             let ordered = ordered_name(host);
             let is_reached = |how| self.is_reached(&entrances, how, door);
-            match acme.map_or(Err(Unprovable::NoServer), |it| challenge(it, &ordered, is_reached)) {
+            match acme.map_or(Err(ChallengeProblem::NoServer), |it| challenge(it, &ordered, is_reached)) {
                 Ok(challenge) => drop(orderable.hosts.insert(ordered.clone(), challenge)),
                 Err(why) => drop(orderable.unprovable.insert(ordered.clone(), why)),
             }
@@ -133,7 +133,7 @@ impl FrontDoor {
         &self,
         entrance: Option<&Name>,
         settings: &Settings,
-        given: Given<'g>,
+        given: PlanContext<'g>,
     ) -> BTreeSet<&'g HostPattern> {
         let named = self.named_at(entrance, &given.config.front_door);
         let shown = given.certificates.at_front_door(&settings.tls, &named);
@@ -176,7 +176,7 @@ impl FrontDoor {
     }
 
     /// Whether one of these host names waits for a certificate: who is sent to https there would be refused.
-    pub(super) fn awaits_certificate(&self, rules: &[Arc<Rule>], given: Given<'_>) -> bool {
+    pub(super) fn awaits_certificate(&self, rules: &[Arc<Rule>], given: PlanContext<'_>) -> bool {
         let mut hosts = rules.iter().flat_map(|rule| rule.hosts.iter());
         hosts.any(|host| {
             let object = ordered_certificate(&ordered_name(host));
@@ -208,7 +208,7 @@ impl FrontDoor {
     }
 
     /// What is answered otherwise now.
-    pub(crate) fn answer(&mut self, challenge: &Challenge) -> AnswerChange {
+    pub(crate) fn answer(&mut self, challenge: &Challenge) -> ChallengeEffect {
         let rules: Vec<Arc<Rule>> =
             challenge.answers.iter().map(|(token, body)| rule(&challenge.host, token, body)).collect();
         let before = match rules.is_empty() {
@@ -220,9 +220,9 @@ impl FrontDoor {
             Some(it) => self.validations.insert(challenge.host.clone(), it),
         };
         let change = match (validation != challenge.validation, before != rules) {
-            (true, _) => AnswerChange::Listeners,
-            (false, true) => AnswerChange::Rules,
-            (false, false) => return AnswerChange::Nothing,
+            (true, _) => ChallengeEffect::Listeners,
+            (false, true) => ChallengeEffect::Rules,
+            (false, false) => return ChallengeEffect::Nothing,
         };
         self.forget_listeners();
         change
@@ -260,17 +260,17 @@ fn challenge(
     acme: &Acme,
     host: &str,
     is_reached: impl Fn(ChallengeType) -> bool,
-) -> Result<ChallengeType, Unprovable> {
+) -> Result<ChallengeType, ChallengeProblem> {
     let asked = acme.challenge.unwrap_or(ChallengeType::Http01);
     let by_connection = asked != ChallengeType::Dns01 && !host.starts_with(WILDCARD);
     if by_connection && is_reached(asked) {
         return Ok(asked);
     }
-    let in_vain = |why| if by_connection { Unprovable::Unreached(asked) } else { why };
-    let updates = acme.dns.as_ref().ok_or(in_vain(Unprovable::NoServer))?;
+    let in_vain = |why| if by_connection { ChallengeProblem::Unreached(asked) } else { why };
+    let updates = acme.dns.as_ref().ok_or(in_vain(ChallengeProblem::NoServer))?;
     match updates.may_change(&record_name(host)) {
         true => Ok(ChallengeType::Dns01),
-        false => Err(in_vain(Unprovable::OtherZone)),
+        false => Err(in_vain(ChallengeProblem::OtherZone)),
     }
 }
 

@@ -22,19 +22,19 @@ use std::{
 
 use seaway_model::{
     Name, ObjectRef,
-    config::{FrontDoor as Settings, HostOwners, OtherHosts},
+    config::{FrontDoor as Settings, HostOwners, UnlistedHosts},
     load_balancer::{Action, HostPattern, Match, Rule, TlsByName},
 };
 
 use super::{
     owner,
     paths::{PathOwners, path_of},
-    recorded::Recorded,
+    recorded::RecordedOwners,
 };
 use crate::certificates::{Certificates, covers};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Whose {
+enum HostOwner {
     Listed(Vec<Name>),
     /// It claimed it before others did.
     Recorded(Name),
@@ -43,47 +43,50 @@ enum Whose {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(super) struct HostOwnership {
     are_kept: bool,
-    others: OtherHosts,
-    by_host: HashMap<HostPattern, Whose>,
+    others: UnlistedHosts,
+    by_host: HashMap<HostPattern, HostOwner>,
     /// Listed, or claimed by whoever may.
     taken: BTreeSet<HostPattern>,
     /// Of those without a host name.
     paths: PathOwners,
 }
 
-impl Owners {
+impl HostOwnership {
     /// `claims`: namespaces and host names, the oldest first.
     pub(super) fn of<'g>(
         settings: &HostOwners,
-        recorded: &Recorded,
+        recorded: &RecordedOwners,
         claims: impl Iterator<Item = (&'g Name, &'g HostPattern)>,
-    ) -> Owners {
-        let mut owners =
-            Owners { are_kept: settings.are_kept(), others: settings.others, ..Owners::default() };
+    ) -> HostOwnership {
+        let mut owners = HostOwnership {
+            are_kept: settings.are_enforced(),
+            others: settings.others,
+            ..HostOwnership::default()
+        };
         if !owners.are_kept {
             return owners;
         }
         for (host, namespaces) in &settings.names {
-            owners.by_host.insert(host.clone(), Whose::Listed(namespaces.clone()));
+            owners.by_host.insert(host.clone(), HostOwner::Listed(namespaces.clone()));
             owners.taken.insert(host.clone());
         }
-        if owners.others == OtherHosts::First {
+        if owners.others == UnlistedHosts::First {
             owners.recall(recorded);
         }
         for (namespace, host) in claims {
             let is_owned = owners.whose(host).is_some();
-            if !owners.may(namespace, host) || !is_owned && owners.others == OtherHosts::Shared {
+            if !owners.may(namespace, host) || !is_owned && owners.others == UnlistedHosts::Shared {
                 continue;
             }
             if !is_owned {
-                owners.by_host.insert(host.clone(), Whose::Oldest(namespace.clone()));
+                owners.by_host.insert(host.clone(), HostOwner::Oldest(namespace.clone()));
             }
             owners.taken.insert(host.clone());
         }
         // What its namespace has claimed until now is not led elsewhere, but by a wildcard of its own.
-        if owners.others == OtherHosts::First {
+        if owners.others == UnlistedHosts::First {
             let kept = recorded.hosts().filter(|(namespace, host)| owners.is_alone_in(namespace, host));
             let kept: Vec<HostPattern> = kept.map(|(_, host)| host.clone()).collect();
             owners.taken.extend(kept);
@@ -92,40 +95,40 @@ impl Owners {
     }
 
     /// The configuration comes first.
-    fn recall(&mut self, recorded: &Recorded) {
+    fn recall(&mut self, recorded: &RecordedOwners) {
         for (namespace, host) in recorded.hosts() {
-            let is_known = matches!(self.by_host.get(host), Some(Whose::Recorded(_)));
-            if !is_known && !matches!(self.whose(host), Some(Whose::Listed(_))) {
-                self.by_host.insert(host.clone(), Whose::Recorded(namespace.clone()));
+            let is_known = matches!(self.by_host.get(host), Some(HostOwner::Recorded(_)));
+            if !is_known && !matches!(self.whose(host), Some(HostOwner::Listed(_))) {
+                self.by_host.insert(host.clone(), HostOwner::Recorded(namespace.clone()));
             }
         }
     }
 
     /// It is that namespace's by record, and no wildcard of the same namespace is above it.
     fn is_alone_in(&self, namespace: &Name, host: &HostPattern) -> bool {
-        let is_its = |whose: Option<&Whose>| matches!(whose, Some(Whose::Recorded(it) | Whose::Oldest(it)) if it == namespace);
+        let is_its = |whose: Option<&HostOwner>| matches!(whose, Some(HostOwner::Recorded(it) | HostOwner::Oldest(it)) if it == namespace);
         is_its(self.by_host.get(host)) && !is_its(self.above(host))
     }
 
     /// Paths without a host name have owners, too.
     pub(super) fn with_paths<'g>(
         self,
-        recorded: &Recorded,
+        recorded: &RecordedOwners,
         claims: impl Iterator<Item = (&'g Name, &'g Match)>,
-    ) -> Owners {
+    ) -> HostOwnership {
         let paths = match self.others {
             _ if !self.are_kept => return self,
-            OtherHosts::Shared => return self,
-            OtherHosts::First => PathOwners::of(recorded.paths(), claims),
-            OtherHosts::Refused => PathOwners::of(std::iter::empty(), claims),
+            UnlistedHosts::Shared => return self,
+            UnlistedHosts::First => PathOwners::of(recorded.paths(), claims),
+            UnlistedHosts::Refused => PathOwners::of(std::iter::empty(), claims),
         };
-        Owners { paths, ..self }
+        HostOwnership { paths, ..self }
     }
 
     /// Whether a claim is to be remembered as its namespace's: nobody else has it, and the configuration does not say whose it is.
     pub(super) fn is_to_be_recorded(&self, namespace: &Name, host: &HostPattern) -> bool {
-        self.others == OtherHosts::First
-            && matches!(self.whose(host), Some(Whose::Recorded(it) | Whose::Oldest(it)) if it == namespace)
+        self.others == UnlistedHosts::First
+            && matches!(self.whose(host), Some(HostOwner::Recorded(it) | HostOwner::Oldest(it)) if it == namespace)
     }
 
     /// The same of a path.
@@ -134,7 +137,7 @@ impl Owners {
     }
 
     pub(super) fn is_path_to_be_recorded(&self, namespace: &Name, path: &str) -> bool {
-        self.others == OtherHosts::First && self.paths.owner(path) == Some(namespace)
+        self.others == UnlistedHosts::First && self.paths.owner(path) == Some(namespace)
     }
 
     pub(super) fn are_kept(&self) -> bool {
@@ -142,11 +145,11 @@ impl Owners {
     }
 
     /// By the name itself, or the nearest wildcard above it.
-    fn whose(&self, host: &HostPattern) -> Option<&Whose> {
+    fn whose(&self, host: &HostPattern) -> Option<&HostOwner> {
         self.by_host.get(host).or_else(|| self.above(host))
     }
 
-    fn above(&self, host: &HostPattern) -> Option<&Whose> {
+    fn above(&self, host: &HostPattern) -> Option<&HostOwner> {
         let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
         let above = std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
         above.into_iter().find_map(|it| self.by_host.get(&HostPattern::Under(it.into())))
@@ -155,9 +158,9 @@ impl Owners {
     /// Whether routes and certificates of a namespace may be for that name.
     pub(super) fn may(&self, namespace: &Name, host: &HostPattern) -> bool {
         match self.whose(host) {
-            Some(Whose::Listed(namespaces)) => namespaces.contains(namespace),
-            Some(Whose::Recorded(first) | Whose::Oldest(first)) => first == namespace,
-            None => !self.are_kept || self.others != OtherHosts::Refused,
+            Some(HostOwner::Listed(namespaces)) => namespaces.contains(namespace),
+            Some(HostOwner::Recorded(first) | HostOwner::Oldest(first)) => first == namespace,
+            None => !self.are_kept || self.others != UnlistedHosts::Refused,
         }
     }
 
@@ -184,13 +187,15 @@ impl Owners {
 
     fn told(&self, host: &HostPattern) -> String {
         match self.whose(host) {
-            Some(Whose::Listed(_)) => {
+            Some(HostOwner::Listed(_)) => {
                 format!("{host} belongs to another namespace by the configuration (frontDoor.hostOwners)")
             }
-            Some(Whose::Recorded(_)) => {
+            Some(HostOwner::Recorded(_)) => {
                 format!("{host} belongs to another namespace, which claimed it first")
             }
-            Some(Whose::Oldest(_)) => format!("{host} belongs to another namespace, whose object is older"),
+            Some(HostOwner::Oldest(_)) => {
+                format!("{host} belongs to another namespace, whose object is older")
+            }
             None => format!(
                 "{host} is not among the host names that the configuration lists (frontDoor.hostOwners)"
             ),

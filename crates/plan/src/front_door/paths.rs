@@ -13,10 +13,10 @@ use seaway_model::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct PathOwners(BTreeMap<Name, Owner>);
+pub(super) struct PathOwners(BTreeMap<Name, PathOwner>);
 
 #[derive(Clone, Debug)]
-struct Owner {
+struct PathOwner {
     namespace: Name,
     is_recorded: bool,
 }
@@ -29,13 +29,13 @@ impl PathOwners {
     ) -> PathOwners {
         let mut owners = PathOwners::default();
         for (namespace, path) in recorded {
-            let owner = || Owner { namespace: namespace.clone(), is_recorded: true };
+            let owner = || PathOwner { namespace: namespace.clone(), is_recorded: true };
             owners.0.entry(path.clone()).or_insert_with(owner);
         }
         for (namespace, asked) in claims {
             let path = path_of(asked);
             if !path.is_empty() && owners.owner(path).is_none() {
-                owners.0.insert(path.into(), Owner { namespace: namespace.clone(), is_recorded: false });
+                owners.0.insert(path.into(), PathOwner { namespace: namespace.clone(), is_recorded: false });
             }
         }
         owners
@@ -46,7 +46,7 @@ impl PathOwners {
         self.nearest(path).map(|it| &it.namespace)
     }
 
-    fn nearest(&self, path: &str) -> Option<&Owner> {
+    fn nearest(&self, path: &str) -> Option<&PathOwner> {
         let above = std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0));
         above.take_while(|it| !it.is_empty()).find_map(|it| self.0.get(it))
     }
@@ -56,9 +56,9 @@ impl PathOwners {
     }
 
     /// Who else has it, or a part of what a regular expression may match.
-    fn other<'a>(&'a self, namespace: &Name, asked: &'a Match) -> Option<(&'a str, &'a Owner)> {
+    fn other<'a>(&'a self, namespace: &Name, asked: &'a Match) -> Option<(&'a str, &'a PathOwner)> {
         let path = path_of(asked);
-        let is_others = |(_, owner): &(&str, &Owner)| owner.namespace != *namespace;
+        let is_others = |(_, owner): &(&str, &PathOwner)| owner.namespace != *namespace;
         let above = self.nearest(path).map(|owner| (path, owner)).filter(is_others);
         let is_below = |it: &str| it.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
         let all = self.0.iter().map(|(path, owner)| (path.as_str(), owner));
@@ -69,7 +69,7 @@ impl PathOwners {
     /// For people: whose a path is that somebody else claims.
     pub(super) fn told(&self, namespace: &Name, asked: &Match) -> Option<String> {
         // Which namespace, and where below an expression, is not for this one's users.
-        let (path, Owner { is_recorded, .. }) = self.other(namespace, asked)?;
+        let (path, PathOwner { is_recorded, .. }) = self.other(namespace, asked)?;
         let why = if *is_recorded { "which claimed it first" } else { "whose object is older" };
         Some(match is_pattern(asked) {
             true => {

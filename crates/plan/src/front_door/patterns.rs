@@ -25,7 +25,7 @@ const AUTOMATON: usize = 256 << 10;
 
 /// Why a pattern is not used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum PatternError {
     /// In the words of the compiler.
     NoPattern(String),
     /// Requests that are compared with it would keep others waiting.
@@ -33,15 +33,15 @@ pub(super) enum Fault {
 }
 
 /// What was found out of a pattern.
-pub(super) type Verdict = Result<(), Fault>;
+pub(super) type PatternResult = Result<(), PatternError>;
 
 /// What was found out of the patterns that routes have at the moment. A route is planned again whenever endpoints of its
 /// Services change, and to compile a pattern takes up to some milliseconds.
 #[derive(Debug, Default)]
-pub(super) struct Patterns {
+pub(super) struct PatternCache {
     shared: bool,
     /// Guests hold the verdicts: of a pattern that no route has any more nothing is known.
-    known: HashMap<Name, Weak<Verdict>>,
+    known: HashMap<Name, Weak<PatternResult>>,
     /// As many are looked through for those that no route has any more.
     sweep_at: usize,
 }
@@ -49,11 +49,11 @@ pub(super) struct Patterns {
 /// Fewer are not worth looking through.
 const FEW: usize = 64;
 
-impl Patterns {
+impl PatternCache {
     /// `shared`: those who write patterns do not trust each other.
-    pub(super) fn verdict(&mut self, pattern: &Name, shared: bool) -> Arc<Verdict> {
+    pub(super) fn verdict(&mut self, pattern: &Name, shared: bool) -> Arc<PatternResult> {
         if self.shared != shared {
-            *self = Patterns { shared, ..Patterns::default() };
+            *self = PatternCache { shared, ..PatternCache::default() };
         }
         if let Some(known) = self.known.get(pattern).and_then(Weak::upgrade) {
             return known;
@@ -68,7 +68,7 @@ impl Patterns {
     }
 }
 
-fn check(pattern: &str, shared: bool) -> Verdict {
+fn check(pattern: &str, shared: bool) -> PatternResult {
     #[cfg(test)]
     COMPILED.set(COMPILED.get().saturating_add(1));
     let size = if shared { SHARED_SIZE } else { SIZE };
@@ -78,10 +78,12 @@ fn check(pattern: &str, shared: bool) -> Verdict {
     let compiled = by_itself.and_then(|()| compile(&whole(pattern)));
     compiled.map_err(|error| {
         let text = error.to_string();
-        Fault::NoPattern(text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
+        PatternError::NoPattern(
+            text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+        )
     })?;
     if shared && !is_small(pattern) {
-        return Err(Fault::Slow);
+        return Err(PatternError::Slow);
     }
     Ok(())
 }
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_was_found_out_is_kept_as_long_as_a_route_has_the_pattern() {
-        let (mut patterns, compiled) = (Patterns::default(), || COMPILED.get());
+        let (mut patterns, compiled) = (PatternCache::default(), || COMPILED.get());
         let before = compiled();
         let verdicts: Vec<_> =
             (0..10 * FEW).map(|it| patterns.verdict(&format!("/{it}").into(), true)).collect();
@@ -155,7 +157,7 @@ mod tests {
             ("(?:a|b)*a(?:a|b){14}", false),
             (".*[ab].{30}c", false),
         ] {
-            let expected = if is_small { Ok(()) } else { Err(Fault::Slow) };
+            let expected = if is_small { Ok(()) } else { Err(PatternError::Slow) };
             assert_eq!(check(pattern, true), expected, "{pattern}");
             assert_eq!(check(pattern, false), Ok(()), "{pattern} in a folder");
         }
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_told_in_the_words_of_the_compiler() {
         for (pattern, shared) in [("(", true), ("/a)|(/b", false), ("\\w{1,20}", true), ("(?=a)", false)] {
-            assert!(matches!(check(pattern, shared), Err(Fault::NoPattern(_))), "{pattern}");
+            assert!(matches!(check(pattern, shared), Err(PatternError::NoPattern(_))), "{pattern}");
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use seaway_model::{Name, fact::NameOwner, load_balancer::HostPattern};
 
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct RecordedOwners {
     by_namespace: BTreeMap<Name, Arc<NameOwner>>,
     /// Written down once, claimed ever since, and not written down now.
     lost: BTreeMap<Name, NameOwner>,
@@ -24,9 +24,9 @@ pub(super) struct Recorded {
 
 /// What namespaces claim now.
 #[derive(Debug, Default)]
-pub(super) struct Claimed(BTreeMap<Name, NameOwner>);
+pub(super) struct ClaimedNames(BTreeMap<Name, NameOwner>);
 
-impl Claimed {
+impl ClaimedNames {
     fn of(&mut self, namespace: &Name) -> &mut NameOwner {
         let new = || NameOwner { namespace: namespace.clone(), ..NameOwner::default() };
         self.0.entry(namespace.clone()).or_insert_with(new)
@@ -51,7 +51,7 @@ impl Claimed {
     }
 }
 
-impl Recorded {
+impl RecordedOwners {
     pub(super) fn of(&self, namespace: &Name) -> Option<&Arc<NameOwner>> {
         self.by_namespace.get(namespace)
     }
@@ -60,7 +60,7 @@ impl Recorded {
         &self.by_namespace
     }
 
-    pub(super) fn set(&mut self, namespace: &Name, now: Option<Arc<NameOwner>>, claimed: &Claimed) {
+    pub(super) fn set(&mut self, namespace: &Name, now: Option<Arc<NameOwner>>, claimed: &ClaimedNames) {
         let before = match &now {
             Some(now) => self.by_namespace.insert(namespace.clone(), now.clone()),
             None => self.by_namespace.remove(namespace),
@@ -107,7 +107,7 @@ impl Recorded {
         !self.lost.is_empty()
     }
 
-    pub(super) fn forget_unclaimed(&mut self, claimed: &Claimed) {
+    pub(super) fn forget_unclaimed(&mut self, claimed: &ClaimedNames) {
         let (no_hosts, no_paths) = (BTreeSet::new(), BTreeSet::new());
         self.lost.retain(|namespace, lost| {
             let claims = claimed.0.get(namespace);

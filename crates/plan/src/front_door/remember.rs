@@ -12,42 +12,44 @@ use seaway_model::{
 };
 
 use super::{
-    Effects, FrontDoor,
+    FrontDoor, FrontDoorChange,
     claims::Claim,
-    guest::{Guest, Rank},
-    owners::Owners,
+    guest::{AttachedRoute, RoutePrecedence},
+    owners::HostOwnership,
     paths::path_of,
-    recorded::Claimed,
+    recorded::ClaimedNames,
 };
 
 impl FrontDoor {
     /// Whose each host name is.
-    pub(super) fn host_names(&self) -> &Owners {
+    pub(super) fn host_names(&self) -> &HostOwnership {
         self.owners.get_or_init(|| {
             let claims = self.guests.iter();
             let claims = claims.flat_map(|(rank, guest)| guest.hosts().map(|host| (rank.namespace(), host)));
             let everywhere = self.guests.iter();
             let everywhere = everywhere
                 .flat_map(|(rank, guest)| guest.everywhere().map(|asked| (rank.namespace(), asked)));
-            Owners::of(&self.host_owners, &self.recorded, claims).with_paths(&self.recorded, everywhere)
+            HostOwnership::of(&self.host_owners, &self.recorded, claims)
+                .with_paths(&self.recorded, everywhere)
         })
     }
 
     /// Forgets whose names are, if a guest that changes may be a reason that they are somebody else's.
     pub(super) fn owned_before(
         &mut self,
-        before: Option<&Rank>,
-        seated: Option<&(Rank, Guest)>,
-    ) -> Option<Owners> {
+        before: Option<&RoutePrecedence>,
+        seated: Option<&(RoutePrecedence, AttachedRoute)>,
+    ) -> Option<HostOwnership> {
         let left = before.and_then(|rank| Some((rank, self.guests.get(rank)?)));
-        let claimed = |it: Option<(&Rank, &Guest)>| -> (BTreeSet<HostPattern>, BTreeSet<Match>) {
-            let hosts = it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect();
-            (hosts, it.iter().flat_map(|(_, guest)| guest.everywhere().cloned()).collect())
-        };
+        let claimed =
+            |it: Option<(&RoutePrecedence, &AttachedRoute)>| -> (BTreeSet<HostPattern>, BTreeSet<Match>) {
+                let hosts = it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect();
+                (hosts, it.iter().flat_map(|(_, guest)| guest.everywhere().cloned()).collect())
+            };
         let (old, new) = (claimed(left), claimed(seated.map(|(rank, guest)| (rank, guest))));
         let is_nothing = old.0.is_empty() && old.1.is_empty();
         let is_same = old == new && (is_nothing || before == seated.map(|(rank, _)| rank));
-        if is_same || !self.host_owners.are_kept() {
+        if is_same || !self.host_owners.are_enforced() {
             return None;
         }
         self.host_names();
@@ -55,11 +57,13 @@ impl FrontDoor {
     }
 
     /// Guests that may use more or fewer host names than before.
-    pub(super) fn owned_otherwise(&self, before: &Owners) -> Vec<Owner> {
+    pub(super) fn owned_otherwise(&self, before: &HostOwnership) -> Vec<Owner> {
         let now = self.host_names();
-        let differs = |rank: &Rank, guest: &Guest| {
+        let differs = |rank: &RoutePrecedence, guest: &AttachedRoute| {
             let namespace = rank.namespace();
-            let may = |owners: &Owners, claim: &Claim| owners.may_ask(namespace, claim.host(), claim.asked());
+            let may = |owners: &HostOwnership, claim: &Claim| {
+                owners.may_ask(namespace, claim.host(), claim.asked())
+            };
             guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))
                 || guest.claims.keys().any(|claim| may(before, claim) != may(now, claim))
         };
@@ -68,8 +72,8 @@ impl FrontDoor {
     }
 
     /// What a namespace claimed first is written down, written down otherwise, or no more.
-    pub(crate) fn record(&mut self, namespace: &Name, now: Option<Arc<NameOwner>>) -> Effects {
-        let mut effects = Effects::default();
+    pub(crate) fn record(&mut self, namespace: &Name, now: Option<Arc<NameOwner>>) -> FrontDoorChange {
+        let mut effects = FrontDoorChange::default();
         if self.recorded.of(namespace) == now.as_ref() {
             return effects;
         }
@@ -77,10 +81,12 @@ impl FrontDoor {
         let before = self.owners.take().unwrap_or_default();
         let claimed = self.claimed();
         self.recorded.set(namespace, now, &claimed);
-        if self.host_owners.are_kept() {
+        if self.host_owners.are_enforced() {
             effects.told.extend(self.owned_otherwise(&before));
             // Why a name is another's may have another reason now.
-            let refused = |(rank, guest): &(&Rank, &Guest)| guest.claims.keys().any(|it| !self.may(rank, it));
+            let refused = |(rank, guest): &(&RoutePrecedence, &AttachedRoute)| {
+                guest.claims.keys().any(|it| !self.may(rank, it))
+            };
             let refused = self.guests.iter().filter(refused).map(|(_, guest)| guest.owner.clone());
             effects.told.extend(refused.collect::<Vec<_>>());
             effects.shape = true;
@@ -90,8 +96,8 @@ impl FrontDoor {
     }
 
     /// What each namespace claims, whether or not it may have it.
-    fn claimed(&self) -> Claimed {
-        let mut claimed = Claimed::default();
+    fn claimed(&self) -> ClaimedNames {
+        let mut claimed = ClaimedNames::default();
         for (rank, guest) in &self.guests {
             guest.hosts().for_each(|host| claimed.host(rank.namespace(), host));
             guest.everywhere().for_each(|asked| claimed.path(rank.namespace(), path_of(asked)));
@@ -119,7 +125,7 @@ impl FrontDoor {
 
     /// What is recorded, and what is to be: claims that nobody else has, and what a store that was set back does not know of.
     pub(crate) fn first_claims(&self) -> FirstClaims {
-        let (owners, mut claimed) = (self.host_names(), Claimed::default());
+        let (owners, mut claimed) = (self.host_names(), ClaimedNames::default());
         for before in self.recorded.before() {
             let namespace = &before.namespace;
             let hosts = before.hosts.iter().filter(|host| owners.is_to_be_recorded(namespace, host));

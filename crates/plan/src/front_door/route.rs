@@ -11,19 +11,20 @@ use seaway_model::{
 use super::{
     client_certificates::{self, CannotAsk},
     entrances::{settings, settings_of},
-    guest::Guest,
+    guest::AttachedRoute,
     listeners::requires_client_certificates,
-    patterns::{Fault, Patterns},
+    patterns::{PatternCache, PatternError},
     shares::expressions,
     told::ignored_redirect_off,
 };
 use crate::{
-    admitted::Admitted,
+    admitted::AccessRules,
     annotations::{
-        AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, Place, Protection, RATE, Wishes,
+        AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, OptionScope, Protection, RATE,
+        ServiceOptions,
     },
     basic_auth, forward_auth,
-    index::{Given, ServiceKey},
+    index::{PlanContext, ServiceKey},
     unheeded::idle,
 };
 
@@ -37,7 +38,7 @@ struct PatternLimits {
 }
 
 impl PatternLimits {
-    fn of(route: &HttpRoute, given: Given<'_>) -> PatternLimits {
+    fn of(route: &HttpRoute, given: PlanContext<'_>) -> PatternLimits {
         let Some(most) = given.config.tenants.limits.expressions else {
             return PatternLimits { shared: false, too_many: false };
         };
@@ -46,9 +47,9 @@ impl PatternLimits {
     }
 }
 
-pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -> Guest {
-    let mut guest = Guest::new(route.object(), &route.meta.uid);
-    let mut wishes = Wishes::of(&given.config.defaults);
+pub(super) fn guest(route: &HttpRoute, given: PlanContext<'_>, known: &mut PatternCache) -> AttachedRoute {
+    let mut guest = AttachedRoute::new(route.object(), &route.meta.uid);
+    let mut wishes = ServiceOptions::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
     guest.enter(&wishes, &route.meta.annotations, given.config);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given);
@@ -57,7 +58,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     let protection = wishes.protection().or(wishes.http.asks_who_it_is().then_some(Protection::Users));
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     guest.problems.extend(of_services(route, &wishes));
-    let own = Admitted {
+    let own = AccessRules {
         sources: wishes.sources.clone(),
         denied: wishes.denied.clone(),
         rates: wishes.http.limits_of(&route.object()),
@@ -87,7 +88,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
 }
 
 /// What it asks for and a listener that it shares with others cannot have. What is not understood is told where it is read.
-fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Option<Problem> {
+fn unprotected(route: &HttpRoute, wishes: &ServiceOptions, protection: Protection) -> Option<Problem> {
     let (option, fix) = match protection {
         Protection::Unclear => return None,
         Protection::Users if wishes.http.basic_auth.is_none() => {
@@ -104,9 +105,9 @@ fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Op
 }
 
 /// What is said of the route, and does something on Services alone.
-fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
+fn of_services(route: &HttpRoute, wishes: &ServiceOptions) -> Vec<Problem> {
     let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS, BASIC_AUTH, FORWARD_AUTH];
-    let idle = idle(wishes, &route.meta.annotations, &[Place::Route])
+    let idle = idle(wishes, &route.meta.annotations, &[OptionScope::Route])
         .filter(|(option, _)| !protects.contains(option));
     let problem = |(_, field): (&str, &Name)| {
         Problem::new(route.object(), Reason::Unsupported, "this annotation has no effect on an HTTPRoute")
@@ -118,14 +119,14 @@ fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
 
 struct Reader<'a> {
     route: &'a HttpRoute,
-    given: Given<'a>,
+    given: PlanContext<'a>,
     limits: PatternLimits,
-    known: &'a mut Patterns,
-    guest: &'a mut Guest,
+    known: &'a mut PatternCache,
+    guest: &'a mut AttachedRoute,
     /// Whom the Services let in that the route leads to.
-    services: &'a mut BTreeMap<ServiceKey, Admitted>,
+    services: &'a mut BTreeMap<ServiceKey, AccessRules>,
     /// Whom the rule lets in: all of these do, and the route itself. A route opens no Service that is closed.
-    admitted: Admitted,
+    admitted: AccessRules,
 }
 
 impl Reader<'_> {
@@ -287,10 +288,10 @@ impl Reader<'_> {
         let its = self.services.entry(key.clone()).or_insert_with(|| {
             problems.extend(basic_auth::problems_of(service, given));
             problems.extend(forward_auth::problem_of(service, given));
-            let mut wishes = Wishes::of(&given.config.defaults);
+            let mut wishes = ServiceOptions::of(&given.config.defaults);
             wishes.read(&key.object(), &service.meta.annotations);
             problems.extend(client_certificates::problems(service, &wishes, given.certificates));
-            Admitted::of_service(service, given)
+            AccessRules::of_service(service, given)
         });
         let (lacks_authorities, entrances) = (its.lacks_authorities, its.entrances.clone());
         if !self.guest.is_only_at(&entrances) {
@@ -377,13 +378,13 @@ impl Reader<'_> {
             right = false;
             let pattern = pattern.as_str();
             let (reason, message, fix) = match fault {
-                Fault::NoPattern(why) => (
+                PatternError::NoPattern(why) => (
                     Reason::Invalid,
                     format!("{pattern:?} is no regular expression: {why}"),
                     "The syntax is that of RE2: no backreferences, no look-around. Until it is corrected the rule answers \
                      500.",
                 ),
-                Fault::Slow => (
+                PatternError::Slow => (
                     Reason::LimitReached,
                     format!(
                         "{pattern:?} is a regular expression that is too large: its automaton has more than 256 KiB"

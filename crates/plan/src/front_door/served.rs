@@ -14,17 +14,17 @@ use seaway_model::{
 
 use super::guest::pool_id;
 use crate::{
-    annotations::{CONNECTIONS, RATE, Wishes},
+    annotations::{CONNECTIONS, RATE, ServiceOptions},
     demand::Demand,
     http::spoken,
-    index::{Given, ServiceKey},
+    index::{PlanContext, ServiceKey},
     members::members,
-    own_listeners::Dependent,
+    own_listeners::PoolOwner,
     service::{backend_tls, kept, noticed, pool, unvouched},
 };
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Served {
+pub(crate) struct PlannedBackends {
     pub(super) owner: Owner,
     pools: BTreeMap<PoolId, Arc<Pool>>,
     pub(crate) problems: Vec<Problem>,
@@ -34,29 +34,29 @@ pub(crate) struct Served {
     pub(crate) refused: Vec<IpAddr>,
 }
 
-impl Served {
+impl PlannedBackends {
     /// Pools that come out as they were are the very same `Arc`.
     pub(super) fn new(
         service: &Arc<Service>,
         ports: &BTreeSet<u16>,
-        given: Given<'_>,
+        given: PlanContext<'_>,
         before: &BTreeMap<PoolId, Arc<Pool>>,
-    ) -> Served {
+    ) -> PlannedBackends {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
-        Served::asked_by(&Dependent::AtFrontDoor(key), service, ports, given, before)
+        PlannedBackends::asked_by(&PoolOwner::AtFrontDoor(key), service, ports, given, before)
     }
 
     /// The same for another owner, of whose share of members they are.
     pub(crate) fn asked_by(
-        who: &Dependent,
+        who: &PoolOwner,
         service: &Arc<Service>,
         ports: &BTreeSet<u16>,
-        given: Given<'_>,
+        given: PlanContext<'_>,
         before: &BTreeMap<PoolId, Arc<Pool>>,
-    ) -> Served {
+    ) -> PlannedBackends {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
         let demand = Demand::at_front_door(service, ports, given.config);
-        let mut served = Served {
+        let mut served = PlannedBackends {
             owner: demand.owner.clone(),
             pools: BTreeMap::new(),
             problems: demand.problems.clone(),
@@ -107,7 +107,7 @@ impl Served {
 }
 
 /// Those of the Service itself. What the configuration says for each listener holds for the front door's as a whole.
-fn limits(wishes: &Wishes) -> Limits {
+fn limits(wishes: &ServiceOptions) -> Limits {
     let of_its_own = |option: &str, limit: Option<u32>| limit.filter(|_| wishes.written.contains_key(option));
     Limits {
         connections: of_its_own(CONNECTIONS, wishes.limits.connections),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
     Config, L4, Name, Owner, Problem, Reason,
-    config::{Admission, Opens},
+    config::{FrontDoorServices, OpenPolicy},
     fact::{Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Action, Filter, HostPattern, Match, PathMatch, Rule},
 };
@@ -12,16 +12,16 @@ use seaway_model::{
 use super::{
     client_certificates::{self, CannotAsk, cannot_ask},
     entrances::settings_of,
-    guest::{Guest, unavailable},
+    guest::{AttachedRoute, unavailable},
     told::ignored_redirect_off,
 };
 use crate::{
-    admitted::{self, Admitted},
-    annotations::{self, Place, Protection, Wishes},
+    admitted::{self, AccessRules},
+    annotations::{self, OptionScope, Protection, ServiceOptions},
     basic_auth, forward_auth,
-    guarded::Guarded,
-    http::{Spoken, spoken},
-    index::{Given, ServiceKey},
+    guarded::GuardSource,
+    http::{PortProtocol, spoken},
+    index::{PlanContext, ServiceKey},
     unheeded::idle,
 };
 
@@ -30,7 +30,7 @@ pub(super) const NAME: &str = "metadata.name";
 
 /// Why a Service is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stays {
+pub(super) enum NotAttachedReason {
     AsItAsks,
     WithItsOwnAddress,
     Unasked,
@@ -44,36 +44,38 @@ pub(super) enum Stays {
     UsersWithPassthrough,
     WithoutHttp,
     /// Something protects it elsewhere, and would not where its name leads.
-    Guarded(Guarded),
+    Guarded(GuardSource),
 }
 
-impl Stays {
+impl NotAttachedReason {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Stays::AsItAsks => "seaway.dev/front-door keeps the Service out",
-            Stays::WithItsOwnAddress => {
+            NotAttachedReason::AsItAsks => "seaway.dev/front-door keeps the Service out",
+            NotAttachedReason::WithItsOwnAddress => {
                 "the Service has an address of its own; with seaway.dev/front-door: \"true\", the front \
                  door serves it, too"
             }
-            Stays::Unasked => "the front door serves only Services that have seaway.dev/front-door: \"true\"",
-            Stays::Uncertifiable(why) => why.as_str(),
-            Stays::Protected(Protection::Clients(_)) => {
+            NotAttachedReason::Unasked => {
+                "the front door serves only Services that have seaway.dev/front-door: \"true\""
+            }
+            NotAttachedReason::Uncertifiable(why) => why.as_str(),
+            NotAttachedReason::Protected(Protection::Clients(_)) => {
                 "the front door cannot ask for client certificates where it passes TLS through"
             }
-            Stays::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
+            NotAttachedReason::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
                 "an annotation that protects the Service is not understood: the front door answers 503 for it until that is corrected"
             }
-            Stays::SourcesWithPassthrough => {
+            NotAttachedReason::SourcesWithPassthrough => {
                 "the front door does not pass TLS through to a Service with source ranges"
             }
-            Stays::UsersWithPassthrough => {
+            NotAttachedReason::UsersWithPassthrough => {
                 "the front door cannot ask for a password, or another Service, where it passes TLS through"
             }
-            Stays::WithoutHttp => "no port of the Service speaks HTTP",
-            Stays::Guarded(Guarded::ByRoute) => {
+            NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
+            NotAttachedReason::Guarded(GuardSource::ByRoute) => {
                 "an HTTPRoute that protects leads to it, and the path of its name would bypass that; seaway.dev/front-door: \"true\" serves it there"
             }
-            Stays::Guarded(Guarded::AsksForOthers) => {
+            NotAttachedReason::Guarded(GuardSource::AsksForOthers) => {
                 "it answers seaway.dev/forward-auth of another Service; seaway.dev/front-door: \"true\" serves it to clients, too"
             }
         }
@@ -81,15 +83,15 @@ impl Stays {
 }
 
 /// The Service as a guest; nothing, if it is none.
-pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
+pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<AttachedRoute> {
     let config = given.config;
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
-    let mut wishes = Wishes::of(&config.defaults);
-    let mut guest = Guest::new(key.object(), &service.meta.uid);
+    let mut wishes = ServiceOptions::of(&config.defaults);
+    let mut guest = AttachedRoute::new(key.object(), &service.meta.uid);
     guest.problems = wishes.read(&key.object(), &service.meta.annotations);
     guest.enter(&wishes, &service.meta.annotations, config);
     // Who did not ask for a door that stays shut has nothing to be told, nor a status to be told it in.
-    if config.front_door.opens == Opens::Never && asks(&wishes) != Some(true) {
+    if config.front_door.opens == OpenPolicy::Never && asks(&wishes) != Some(true) {
         return None;
     }
     if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {
@@ -101,8 +103,8 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
             guest.problems.extend(refused(&key, &wishes, why));
             // Its place, or its annotations, are not understood: that is reported though it is not here.
             let is_news = match why {
-                Stays::Protected(_) => true,
-                Stays::Guarded(_) => !guest.problems.is_empty(),
+                NotAttachedReason::Protected(_) => true,
+                NotAttachedReason::Guarded(_) => !guest.problems.is_empty(),
                 _ => asks(&wishes) == Some(true),
             };
             return is_news.then_some(guest);
@@ -114,7 +116,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         return Some(guest);
     }
     guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given);
-    let clients = Admitted::of(service, &wishes, given);
+    let clients = AccessRules::of(service, &wishes, given);
     let tls = clients.tls.clone().map(Arc::new);
     let is_certified = tls.as_ref().is_some_and(|it| it.clients.is_some());
     guest.clients_field = wishes.field_of(client_certificates::option(&wishes));
@@ -148,7 +150,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         };
         guest.rule(rule, |_| place.field.clone());
     }
-    guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
+    guest.problems.extend(idle_here(service, &wishes, OptionScope::FrontDoor, config));
     guest.problems.extend(without_name(&key, &wishes));
     let off = ignored_redirect_off(&guest, &settings_of(&wishes, config));
     guest.problems.extend(off);
@@ -156,7 +158,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
 }
 
 /// Where a port of a Service is served.
-struct Served {
+struct PortExposure {
     port: u16,
     hosts: Vec<HostPattern>,
     paths: Vec<Name>,
@@ -166,7 +168,12 @@ struct Served {
 }
 
 /// All places of a Service at the front door.
-fn places(key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Config) -> Vec<Served> {
+fn places(
+    key: &ServiceKey,
+    ports: &[&ServicePort],
+    wishes: &ServiceOptions,
+    config: &Config,
+) -> Vec<PortExposure> {
     let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
         return Vec::new();
     };
@@ -175,18 +182,18 @@ fn places(key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Co
     let mut all = Vec::new();
     if !http.paths.is_empty() {
         let (paths, field) = (http.paths.clone(), wishes.field_of(annotations::PATH));
-        all.push(Served { port: first, hosts: Vec::new(), paths, strips, field });
+        all.push(PortExposure { port: first, hosts: Vec::new(), paths, strips, field });
     } else if http.placed.is_empty() {
         let strips = http.strip_prefix.unwrap_or(config.front_door.strip_prefix);
         all.extend(ports.iter().map(|port| {
             let paths = paths(key, port.port, port.port == first);
-            Served { port: port.port, hosts: Vec::new(), paths, strips, field: NAME.into() }
+            PortExposure { port: port.port, hosts: Vec::new(), paths, strips, field: NAME.into() }
         }));
     }
     let by_host = wishes.field_of(annotations::HOST);
     if !http.hosts.is_empty() {
         let (hosts, paths) = (http.hosts.clone(), vec!["/".into()]);
-        all.push(Served { port: first, hosts, paths, strips: false, field: by_host.clone() });
+        all.push(PortExposure { port: first, hosts, paths, strips: false, field: by_host.clone() });
     }
     // Host and path as an Ingress has them: who says exactly where it is, is nowhere else.
     let mut by_path: BTreeMap<&Name, Vec<HostPattern>> = BTreeMap::new();
@@ -195,14 +202,14 @@ fn places(key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Co
     }
     all.extend(by_path.into_iter().map(|(path, hosts)| {
         let (paths, field) = (vec![path.clone()], by_host.clone());
-        Served { port: first, hosts, paths, strips, field }
+        PortExposure { port: first, hosts, paths, strips, field }
     }));
     all
 }
 
 /// The Service keeps its places, and answers 503 there: without it, a Service at a path above would answer requests that this one
 /// is meant to protect.
-fn close(guest: &mut Guest, places: Vec<Served>) {
+fn close(guest: &mut AttachedRoute, places: Vec<PortExposure>) {
     guest.is_closed = true;
     for place in places {
         guest.rule(rule(&guest.owner, &place, unavailable()), |_| place.field.clone());
@@ -211,7 +218,7 @@ fn close(guest: &mut Guest, places: Vec<Served>) {
 
 /// What is said of the Service, and cannot be had where many Services share listeners. One that has listeners of its own has it
 /// there.
-fn idle_here(service: &Service, wishes: &Wishes, at: Place, config: &Config) -> Vec<Problem> {
+fn idle_here(service: &Service, wishes: &ServiceOptions, at: OptionScope, config: &Config) -> Vec<Problem> {
     let is_exposed = config
         .exposed
         .iter()
@@ -220,7 +227,7 @@ fn idle_here(service: &Service, wishes: &Wishes, at: Place, config: &Config) -> 
         return Vec::new();
     }
     let (what, fix) = match at {
-        Place::Passthrough => (
+        OptionScope::Passthrough => (
             "this annotation has no effect where the front door passes TLS on to members",
             "Remove it; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.",
         ),
@@ -240,7 +247,12 @@ fn idle_here(service: &Service, wishes: &Wishes, at: Place, config: &Config) -> 
 }
 
 /// One that is there by TLS alone, which does not end here.
-fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config) -> Guest {
+fn passing(
+    mut guest: AttachedRoute,
+    service: &Service,
+    wishes: &ServiceOptions,
+    config: &Config,
+) -> AttachedRoute {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     if !wishes.http.placed.is_empty() {
         let what =
@@ -284,16 +296,16 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
         );
         return guest;
     };
-    guest.problems.extend(idle_here(service, wishes, Place::Passthrough, config));
+    guest.problems.extend(idle_here(service, wishes, OptionScope::Passthrough, config));
     let to = guest.lead_to(&key, port.port);
     guest.pass(wishes.http.hosts.clone(), to, &wishes.field_of(annotations::HOST));
     guest
 }
 
-pub(super) fn why_not(service: &Service, given: Given<'_>) -> Option<Stays> {
+pub(super) fn why_not(service: &Service, given: PlanContext<'_>) -> Option<NotAttachedReason> {
     let config = given.config;
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
-    let mut wishes = Wishes::of(&config.defaults);
+    let mut wishes = ServiceOptions::of(&config.defaults);
     wishes.read(&key.object(), &service.meta.annotations);
     if wishes.tls.through && asks(&wishes) == Some(true) {
         return why_not_passed_through(service, &wishes);
@@ -302,52 +314,56 @@ pub(super) fn why_not(service: &Service, given: Given<'_>) -> Option<Stays> {
 }
 
 /// Its ports that are there: one at least.
-fn ports<'s>(service: &'s Service, wishes: &Wishes, given: Given<'_>) -> Result<Vec<&'s ServicePort>, Stays> {
+fn ports<'s>(
+    service: &'s Service,
+    wishes: &ServiceOptions,
+    given: PlanContext<'_>,
+) -> Result<Vec<&'s ServicePort>, NotAttachedReason> {
     let config = given.config;
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     match (asks(wishes), config.front_door.services, &service.kind) {
         (Some(true), ..) => {}
-        (Some(false), ..) => return Err(Stays::AsItAsks),
-        (None, _, ServiceKind::LoadBalancer) => return Err(Stays::WithItsOwnAddress),
-        (None, Admission::Annotated, _) => return Err(Stays::Unasked),
-        (None, Admission::All, _) => {
+        (Some(false), ..) => return Err(NotAttachedReason::AsItAsks),
+        (None, _, ServiceKind::LoadBalancer) => return Err(NotAttachedReason::WithItsOwnAddress),
+        (None, FrontDoorServices::Annotated, _) => return Err(NotAttachedReason::Unasked),
+        (None, FrontDoorServices::All, _) => {
             if let Some(guarded) = given.index.guarded(&key, &config.front_door) {
-                return Err(Stays::Guarded(guarded));
+                return Err(NotAttachedReason::Guarded(guarded));
             }
         }
     }
     let ports: Vec<&ServicePort> =
         service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
     match () {
-        () if ports.is_empty() => Err(Stays::WithoutHttp),
-        () if wishes.http.place_unclear => Err(Stays::Protected(Protection::Unclear)),
+        () if ports.is_empty() => Err(NotAttachedReason::WithoutHttp),
+        () if wishes.http.place_unclear => Err(NotAttachedReason::Protected(Protection::Unclear)),
         () => Ok(ports),
     }
 }
 
 /// Why what protects it cannot be had here: it answers 503.
-fn unguarded(service: &Service, wishes: &Wishes, config: &Config) -> Option<Stays> {
+fn unguarded(service: &Service, wishes: &ServiceOptions, config: &Config) -> Option<NotAttachedReason> {
     match protection(service, wishes) {
         Some(Protection::Clients(_)) | None => {}
-        Some(protection) => return Some(Stays::Protected(protection)),
+        Some(protection) => return Some(NotAttachedReason::Protected(protection)),
     }
     let has_hosts = !wishes.http.hosts.is_empty() || !wishes.http.placed.is_empty();
-    cannot_ask(wishes, has_hosts, &settings_of(wishes, config)).map(Stays::Uncertifiable)
+    cannot_ask(wishes, has_hosts, &settings_of(wishes, config)).map(NotAttachedReason::Uncertifiable)
 }
 
-fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
+fn why_not_passed_through(service: &Service, wishes: &ServiceOptions) -> Option<NotAttachedReason> {
     if let Some(protection) = protection(service, wishes) {
-        return Some(Stays::Protected(protection));
+        return Some(NotAttachedReason::Protected(protection));
     }
     let is_open = wishes.denied.is_empty() && admitted::source_ranges(service, wishes).is_empty();
     match (is_open, wishes.http.asks_who_it_is()) {
-        (false, _) => Some(Stays::SourcesWithPassthrough),
-        (true, true) => Some(Stays::UsersWithPassthrough),
+        (false, _) => Some(NotAttachedReason::SourcesWithPassthrough),
+        (true, true) => Some(NotAttachedReason::UsersWithPassthrough),
         (true, false) => None,
     }
 }
 
-fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
+fn protection(service: &Service, wishes: &ServiceOptions) -> Option<Protection> {
     if service.unclear_sources {
         return Some(Protection::Unclear);
     }
@@ -356,7 +372,7 @@ fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
 }
 
 /// What is told of paths at which nobody would be asked for a certificate.
-fn without_host(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
+fn without_host(key: &ServiceKey, wishes: &ServiceOptions) -> Option<Problem> {
     let what = "the front door asks for client certificates by host name: the Service is not served at paths of all host names";
     let problem =
         Problem::new(key.object(), Reason::Unsupported, what).at(wishes.field_of(annotations::PATH));
@@ -365,7 +381,7 @@ fn without_host(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
 }
 
 /// A handshake goes by the name of a host.
-fn without_name(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
+fn without_name(key: &ServiceKey, wishes: &ServiceOptions) -> Option<Problem> {
     wishes.tls.profile.filter(|_| wishes.http.all_hosts().is_empty())?;
     let what = "TLS handshakes go by host name, and this Service has none: they follow the settings of the \
                 front door, and with modern, requests over TLS 1.2 get status 421";
@@ -380,28 +396,30 @@ fn without_name(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
 const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
 
 /// What somebody is told who asked to be there in vain.
-fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
+fn refused(key: &ServiceKey, wishes: &ServiceOptions, why: NotAttachedReason) -> Option<Problem> {
     let (reason, fix) = match why {
-        Stays::Uncertifiable(cannot) => {
+        NotAttachedReason::Uncertifiable(cannot) => {
             let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
             return Some(problem.at(wishes.field_of(client_certificates::option(wishes))).fix(cannot.fix()));
         }
-        Stays::Protected(Protection::Clients(option)) => {
+        NotAttachedReason::Protected(Protection::Clients(option)) => {
             let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
             return Some(problem.at(wishes.field_of(option)).fix(REMOVE_IT));
         }
         // Told where it was read.
-        Stays::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => return None,
-        Stays::WithoutHttp => (
+        NotAttachedReason::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
+            return None;
+        }
+        NotAttachedReason::WithoutHttp => (
             Reason::NoSuchPort,
             "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
         ),
-        Stays::AsItAsks
-        | Stays::WithItsOwnAddress
-        | Stays::Unasked
-        | Stays::Guarded(_)
-        | Stays::SourcesWithPassthrough
-        | Stays::UsersWithPassthrough => {
+        NotAttachedReason::AsItAsks
+        | NotAttachedReason::WithItsOwnAddress
+        | NotAttachedReason::Unasked
+        | NotAttachedReason::Guarded(_)
+        | NotAttachedReason::SourcesWithPassthrough
+        | NotAttachedReason::UsersWithPassthrough => {
             return None;
         }
     };
@@ -410,12 +428,12 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
 }
 
 /// Whether the Service wants to be here; nothing, if it does not care.
-fn asks(wishes: &Wishes) -> Option<bool> {
+fn asks(wishes: &ServiceOptions) -> Option<bool> {
     let http = &wishes.http;
     http.front_door.or(http.names_entrances().then_some(true))
 }
 
-fn asking_option(wishes: &Wishes) -> &'static str {
+fn asking_option(wishes: &ServiceOptions) -> &'static str {
     let asking = [annotations::FRONT_DOOR, annotations::HOST, annotations::PATH];
     asking.into_iter().find(|it| wishes.written.contains_key(it)).unwrap_or(annotations::FRONT_DOOR)
 }
@@ -423,9 +441,9 @@ fn asking_option(wishes: &Wishes) -> &'static str {
 /// A port of which nobody says what it speaks is taken for HTTP, unless the configuration serves it as something else.
 fn speaks_http(service: &Service, port: &ServicePort, config: &Config) -> bool {
     match spoken(port) {
-        Spoken::Http(_) => true,
-        Spoken::Else => false,
-        Spoken::Unknown => !config.exposed.iter().any(|it| {
+        PortProtocol::Http(_) => true,
+        PortProtocol::Else => false,
+        PortProtocol::Unknown => !config.exposed.iter().any(|it| {
             it.namespace == service.meta.namespace
                 && it.service == service.meta.name
                 && match &it.port {
@@ -444,7 +462,7 @@ fn paths(key: &ServiceKey, port: u16, is_first: bool) -> Vec<Name> {
     plain.into_iter().flatten().chain(with_port).map(Name::from).collect()
 }
 
-fn rule(owner: &Owner, place: &Served, action: Action) -> Rule {
+fn rule(owner: &Owner, place: &PortExposure, action: Action) -> Rule {
     let prefix = |path: &Name| Match { path: Some(PathMatch::Prefix(path.clone())), ..Match::default() };
     Rule {
         owner: owner.clone(),

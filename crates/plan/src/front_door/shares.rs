@@ -11,51 +11,51 @@ use seaway_model::{
     load_balancer::{Match, PathMatch, TextMatch},
 };
 
-use super::guest::{Guest, Rank};
+use super::guest::{AttachedRoute, RoutePrecedence};
 
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(super) struct NamespaceQuotas {
     limits: TenantLimits,
-    by_namespace: HashMap<Name, Share>,
+    by_namespace: HashMap<Name, NamespaceUsage>,
 }
 
 #[derive(Debug, Default)]
-struct Share {
-    guests: BTreeMap<Rank, Weight>,
-    all: Weight,
-    beyond: BTreeSet<Rank>,
+struct NamespaceUsage {
+    guests: BTreeMap<RoutePrecedence, RouteCost>,
+    all: RouteCost,
+    beyond: BTreeSet<RoutePrecedence>,
 }
 
 /// What of a guest counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Weight {
+pub(super) struct RouteCost {
     rules: usize,
     expressions: usize,
     /// Something protects it. Left out, a broader rule of its namespace would serve its requests without that.
     is_guarded: bool,
 }
 
-impl Weight {
-    pub(super) fn of(guest: &Guest) -> Weight {
+impl RouteCost {
+    pub(super) fn of(guest: &AttachedRoute) -> RouteCost {
         let rules = guest.rules.iter();
-        let each = rules.map(|rule| Weight {
+        let each = rules.map(|rule| RouteCost {
             rules: rule.matches.len().max(1).saturating_mul(rule.hosts.len().max(1)),
             expressions: rule.matches.iter().map(expressions).sum(),
             is_guarded: rule.is_guarded(),
         });
-        each.fold(Weight::default(), Weight::plus)
+        each.fold(RouteCost::default(), RouteCost::plus)
     }
 
-    fn plus(self, other: Weight) -> Weight {
-        Weight {
+    fn plus(self, other: RouteCost) -> RouteCost {
+        RouteCost {
             rules: self.rules.saturating_add(other.rules),
             expressions: self.expressions.saturating_add(other.expressions),
             is_guarded: self.is_guarded || other.is_guarded,
         }
     }
 
-    fn minus(self, other: Weight) -> Weight {
-        Weight {
+    fn minus(self, other: RouteCost) -> RouteCost {
+        RouteCost {
             rules: self.rules.saturating_sub(other.rules),
             expressions: self.expressions.saturating_sub(other.expressions),
             is_guarded: self.is_guarded,
@@ -75,7 +75,7 @@ pub(super) fn expressions(asked: &Match) -> usize {
     texts.chain([path]).filter(|is_expression| *is_expression).count()
 }
 
-impl Shares {
+impl NamespaceQuotas {
     /// Other limits; nobody is told here, as after other changes of the configuration.
     pub(super) fn set_limits(&mut self, limits: TenantLimits) {
         self.limits = limits;
@@ -83,7 +83,11 @@ impl Shares {
     }
 
     /// A guest comes, changes or goes (`None`). Says which guests are left out, or served, other than before.
-    pub(super) fn set(&mut self, rank: &Rank, weight: Option<Weight>) -> BTreeSet<Rank> {
+    pub(super) fn set(
+        &mut self,
+        rank: &RoutePrecedence,
+        weight: Option<RouteCost>,
+    ) -> BTreeSet<RoutePrecedence> {
         let share = self.by_namespace.entry(rank.namespace().clone()).or_default();
         let before = match weight {
             Some(weight) => share.guests.insert(rank.clone(), weight),
@@ -103,12 +107,12 @@ impl Shares {
     }
 
     /// Whether it is left out.
-    pub(super) fn is_beyond(&self, rank: &Rank) -> bool {
+    pub(super) fn is_beyond(&self, rank: &RoutePrecedence) -> bool {
         self.by_namespace.get(rank.namespace()).is_some_and(|share| share.beyond.contains(rank))
     }
 
     /// What the owner of a guest that is left out is told.
-    pub(super) fn problem(&self, rank: &Rank, guest: &Guest) -> Option<Problem> {
+    pub(super) fn problem(&self, rank: &RoutePrecedence, guest: &AttachedRoute) -> Option<Problem> {
         if !self.is_beyond(rank) {
             return None;
         }
@@ -135,10 +139,10 @@ impl Shares {
     }
 }
 
-impl Share {
+impl NamespaceUsage {
     /// What is protected comes first, then the oldest; one that is too large does not keep out a smaller one behind it.
-    fn left_out(&self, limits: TenantLimits) -> BTreeSet<Rank> {
-        let mut all = Weight::default();
+    fn left_out(&self, limits: TenantLimits) -> BTreeSet<RoutePrecedence> {
+        let mut all = RouteCost::default();
         let mut beyond = BTreeSet::new();
         let (guarded, open): (Vec<_>, Vec<_>) = self.guests.iter().partition(|(_, it)| it.is_guarded);
         for (rank, weight) in guarded.into_iter().chain(open) {

@@ -6,16 +6,16 @@ use seaway_model::{Name, ObjectRef, Owner, Problem, Reason, config::FrontDoor as
 
 use super::{
     FrontDoor,
-    guest::{Guest, Rank},
+    guest::{AttachedRoute, RoutePrecedence},
     listeners::requires_client_certificates,
-    served::Served,
+    served::PlannedBackends,
     service,
 };
 use crate::index::ServiceKey;
 
 /// What one of the guests is told.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct AttachedRouteStatus {
     pub(crate) members: usize,
     pub(crate) problems: Vec<Problem>,
     /// Something leads to it.
@@ -24,7 +24,7 @@ pub(crate) struct Told {
 
 /// Claims of a guest that somebody else has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostClaims {
     pub claims: Vec<String>,
     pub field: Name,
     pub to: ObjectRef,
@@ -44,7 +44,7 @@ impl FrontDoor {
     }
 
     /// What an owner is told of its being here: how many answer for it, and what is wrong. Nothing, if it is not.
-    pub(crate) fn told(&self, owner: &Owner) -> Option<Told> {
+    pub(crate) fn told(&self, owner: &Owner) -> Option<AttachedRouteStatus> {
         let object = owner.object();
         let seated = self.ranks.get(&object).and_then(|rank| Some((rank, self.guests.get(rank)?)));
         let seated = seated.filter(|(_, guest)| guest.owner == *owner);
@@ -64,13 +64,18 @@ impl FrontDoor {
             problems.extend(self.disputed(guest));
         }
         let members = seated.map_or_else(
-            || served.map_or(0, Served::members),
+            || served.map_or(0, PlannedBackends::members),
             |(_, guest)| {
-                guest.backends.keys().filter_map(|key| self.served.get(key)).map(Served::members).sum()
+                guest
+                    .backends
+                    .keys()
+                    .filter_map(|key| self.served.get(key))
+                    .map(PlannedBackends::members)
+                    .sum()
             },
         );
         let leads = seated.is_some_and(|(_, guest)| guest.leads());
-        Some(Told { members, problems: problems.into_iter().collect(), leads })
+        Some(AttachedRouteStatus { members, problems: problems.into_iter().collect(), leads })
     }
 
     /// What somebody is told who asks that http be redirected to https, while no certificate is there.
@@ -95,8 +100,8 @@ impl FrontDoor {
     }
 
     /// By who has them, and by the field that makes them.
-    pub(super) fn lost(&self, rank: &Rank, guest: &Guest) -> Vec<Lost> {
-        let mut lost: Vec<Lost> = Vec::new();
+    pub(super) fn lost(&self, rank: &RoutePrecedence, guest: &AttachedRoute) -> Vec<LostClaims> {
+        let mut lost: Vec<LostClaims> = Vec::new();
         // Who is left out is told that.
         for (claim, field) in guest.claims.iter().filter(|_| !self.shares.is_beyond(rank)) {
             let Some(holder) = self.holder(claim).filter(|holder| *holder != rank) else { continue };
@@ -109,7 +114,7 @@ impl FrontDoor {
             let to = holder.object();
             match lost.iter_mut().find(|it| it.to == to && it.field == *field) {
                 Some(it) => it.claims.push(claim.to_string()),
-                None => lost.push(Lost {
+                None => lost.push(LostClaims {
                     claims: vec![claim.to_string()],
                     field: field.clone(),
                     to,
@@ -121,7 +126,7 @@ impl FrontDoor {
     }
 
     /// Host names and paths that belong to other namespaces, by the field that claims them.
-    fn refused(&self, rank: &Rank, guest: &Guest) -> Vec<Problem> {
+    fn refused(&self, rank: &RoutePrecedence, guest: &AttachedRoute) -> Vec<Problem> {
         let mut by_field: BTreeMap<&Name, BTreeSet<String>> = BTreeMap::new();
         for (claim, field) in guest.claims.iter().filter(|(claim, _)| !self.may(rank, claim)) {
             let told = self.host_names().told_of(rank.namespace(), claim.host(), claim.asked());
@@ -140,7 +145,7 @@ impl FrontDoor {
     }
 
     /// Who is reached through a route by what it would have claimed by itself has lost nothing.
-    fn leads_to(&self, route: &Rank, service: &Rank) -> bool {
+    fn leads_to(&self, route: &RoutePrecedence, service: &RoutePrecedence) -> bool {
         let object = service.object();
         let key = ServiceKey::new(object.namespace, object.name);
         route.is_route()
@@ -150,7 +155,7 @@ impl FrontDoor {
 }
 
 /// It asks to be served over http, where clients cannot show the certificates that the operator requires.
-pub(super) fn ignored_redirect_off(guest: &Guest, settings: &[&Settings]) -> Option<Problem> {
+pub(super) fn ignored_redirect_off(guest: &AttachedRoute, settings: &[&Settings]) -> Option<Problem> {
     let asks = guest.redirect == Some(false);
     let what = "requests over http are redirected to https in spite of this annotation: the front door requires client \
                 certificates (frontDoor.tls.clients)";
@@ -183,7 +188,7 @@ pub(crate) fn not_redirected(object: ObjectRef, field: Name) -> Problem {
     Problem::new(object, Reason::NoSuchSecret, what).at(field).fix(NAME_A_CERTIFICATE)
 }
 
-impl Lost {
+impl LostClaims {
     fn problem(&self, loser: &Owner, is_in_cluster: bool) -> Problem {
         let object = loser.object();
         let to = self.to.named_for(&object, is_in_cluster);

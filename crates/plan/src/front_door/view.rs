@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 use ipnet::IpNet;
 use seaway_model::{
     Name, ObjectRef, Pool, PoolId, Problem,
-    config::Opens,
+    config::OpenPolicy,
     fact::Service,
     load_balancer::{Action, Match, RateLimit, Rule},
 };
@@ -13,11 +13,11 @@ use seaway_model::{
 use super::{
     FrontDoor,
     claims::Claim,
-    guest::Guest,
-    service::{self, Stays},
-    told::Lost,
+    guest::AttachedRoute,
+    service::{self, NotAttachedReason},
+    told::LostClaims,
 };
-use crate::index::{Given, ServiceKey};
+use crate::index::{PlanContext, ServiceKey};
 
 /// What `seaway plan` prints.
 #[derive(Clone, Debug)]
@@ -26,21 +26,21 @@ pub struct FrontDoorView {
     pub at: Vec<SocketAddr>,
     /// Further ones, by their names.
     pub others: Vec<(Name, Vec<SocketAddr>)>,
-    pub entrances: Vec<Entrance>,
+    pub entrances: Vec<AttachedRouteView>,
 }
 
 /// One guest, as it is reached.
 #[derive(Clone, Debug)]
-pub struct Entrance {
+pub struct AttachedRouteView {
     pub object: ObjectRef,
-    pub leads: Vec<Lead>,
-    pub lost: Vec<Lost>,
+    pub leads: Vec<PathView>,
+    pub lost: Vec<LostClaims>,
     pub problems: Vec<Problem>,
 }
 
 /// A path of a host, and what it leads to: `shop.example/cart` ─► `default/cart:80`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lead {
+pub struct PathView {
     pub at: String,
     pub to: String,
     /// Each with how many answer.
@@ -55,8 +55,8 @@ pub struct Lead {
 
 impl FrontDoor {
     /// In the order of their rules.
-    pub(crate) fn entrances(&self) -> Vec<Entrance> {
-        let entrance = |(rank, guest): (_, &Guest)| {
+    pub(crate) fn entrances(&self) -> Vec<AttachedRouteView> {
+        let entrance = |(rank, guest): (_, &AttachedRoute)| {
             let told = self.told(&guest.owner)?;
             let lost = self.lost(rank, guest);
             let refused = guest.claims.keys().filter(|claim| !self.may(rank, claim));
@@ -70,7 +70,7 @@ impl FrontDoor {
                     entrances.iter().map(move |it| claim(host).at(it.as_ref()).to_string())
                 });
                 let members = self.pools.get(to).map_or(0, |pool| pool.members.len());
-                at.map(move |at| Lead {
+                at.map(move |at| PathView {
                     at,
                     to: format!("{to} by TLS"),
                     pools: vec![(to.clone(), members)],
@@ -81,12 +81,12 @@ impl FrontDoor {
             });
             let leads = guest.rules.iter().flat_map(|rule| self.leads(rule, &guest.entrances)).chain(by_tls);
             let leads = leads.filter(|lead| kept(&lead.at)).collect();
-            Some(Entrance { object: guest.owner.object(), leads, lost, problems: told.problems })
+            Some(AttachedRouteView { object: guest.owner.object(), leads, lost, problems: told.problems })
         };
         self.guests.iter().filter_map(entrance).collect()
     }
 
-    fn leads(&self, rule: &Rule, entrances: &[Option<Name>]) -> Vec<Lead> {
+    fn leads(&self, rule: &Rule, entrances: &[Option<Name>]) -> Vec<PathView> {
         let answering = |id: &PoolId| self.pools.get(id).map_or(0, |pool| pool.members.len());
         let (to, pools) = match &rule.action {
             Action::Forward(pools) => {
@@ -103,7 +103,7 @@ impl FrontDoor {
         let claims = hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked)));
         let claims = claims
             .flat_map(|claim| entrances.iter().map(move |it| claim.clone().at(it.as_ref()).to_string()));
-        let lead = |at| Lead {
+        let lead = |at| PathView {
             at,
             to: to.clone(),
             pools: pools.clone(),
@@ -121,9 +121,9 @@ impl FrontDoor {
 }
 
 /// Why a Service is not there by itself; nothing, if it is.
-pub(crate) fn why_not(service: &Service, given: Given<'_>) -> Option<&'static str> {
+pub(crate) fn why_not(service: &Service, given: PlanContext<'_>) -> Option<&'static str> {
     match given.config.front_door.opens {
-        Opens::Never => Some("the configuration turns the front door off"),
-        Opens::WhenNeeded | Opens::Always => service::why_not(service, given).map(Stays::as_str),
+        OpenPolicy::Never => Some("the configuration turns the front door off"),
+        OpenPolicy::WhenNeeded | OpenPolicy::Always => service::why_not(service, given).map(NotAttachedReason::as_str),
     }
 }

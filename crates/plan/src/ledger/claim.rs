@@ -6,7 +6,7 @@ use seaway_model::{
     ListenerId, Name, ObjectRef, Owner, Reason, Time,
     fact::{Families, FamilyPolicy, Labels},
     load_balancer::Family,
-    outcome::{PortStatus, Serving},
+    outcome::{PortStatus, ServingSocket},
 };
 
 /// What an owner asks for. Made by [`Claim::new`] and changed from there.
@@ -61,39 +61,40 @@ impl Claim {
         }
     }
 
-    pub(super) fn party(&self) -> Party {
-        Party { namespace: self.namespace.clone(), across: self.across.clone() }
+    pub(super) fn party(&self) -> SharingNamespaces {
+        SharingNamespaces { namespace: self.namespace.clone(), across: self.across.clone() }
     }
 
     pub(super) fn requested_in(&self, family: Family) -> Option<IpAddr> {
         self.requested.iter().copied().find(|ip| Family::of(*ip) == family)
     }
 
-    pub(super) fn age(&self) -> Age {
+    pub(super) fn age(&self) -> ClaimOrder {
         let ObjectRef { namespace, name, .. } = self.owner.object();
-        Age { created: self.created, namespace, name, owner: self.owner.clone() }
+        ClaimOrder { created: self.created, namespace, name, owner: self.owner.clone() }
     }
 }
 
 /// Whom an owner may share with, beside its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Party {
+pub(super) struct SharingNamespaces {
     pub(super) namespace: Name,
     across: Vec<Name>,
 }
 
-impl Party {
+impl SharingNamespaces {
     /// A key is only a word: who says it in another namespace may mean something else, or be up to something.
-    pub(super) fn gets_along_with(&self, other: &Party) -> bool {
-        let welcomes =
-            |this: &Party, other: &Party| this.across.iter().any(|it| **it == *"*" || *it == other.namespace);
+    pub(super) fn gets_along_with(&self, other: &SharingNamespaces) -> bool {
+        let welcomes = |this: &SharingNamespaces, other: &SharingNamespaces| {
+            this.across.iter().any(|it| **it == *"*" || *it == other.namespace)
+        };
         self.namespace == other.namespace || welcomes(self, other) && welcomes(other, self)
     }
 }
 
 /// The order in which owners are heard: the oldest first, then by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Age {
+pub(super) struct ClaimOrder {
     created: Option<Time>,
     namespace: Name,
     name: Name,
@@ -121,7 +122,7 @@ pub struct Grant {
 impl Grant {
     /// Of hosts' addresses: each port that was asked for, and why it is lacking.
     pub fn ports_at_hosts(&self) -> Vec<PortStatus> {
-        let serving = |ip: IpAddr, id: &ListenerId| Serving { ip, protocol: id.l4, port: id.port };
+        let serving = |ip: IpAddr, id: &ListenerId| ServingSocket { ip, protocol: id.l4, port: id.port };
         let has = |ip: IpAddr, id: &ListenerId| PortStatus { at: serving(ip, id), lacks: None };
         let lacks = |ip, id: &ListenerId, why| PortStatus { at: serving(ip, id), lacks: Some(why) };
         let held = self.ports.iter().map(|(ip, id)| has(*ip, id));
@@ -144,7 +145,7 @@ impl Grant {
 
 /// What changed because of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct LedgerChange {
     /// Owners who are granted, or told, something else now.
     pub owners: BTreeSet<Owner>,
     /// Addresses whose Address object is another now, or gone.
@@ -155,7 +156,7 @@ pub struct Touched {
     pub withdrawn: Vec<(Owner, IpAddr)>,
 }
 
-impl Touched {
+impl LedgerChange {
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty() && self.addresses.is_empty() && self.pools.is_empty()
     }

@@ -12,16 +12,16 @@ use std::{
 
 use seaway_model::{
     ListenerId, Name, Owner, Problem, Reason, Time,
-    config::{PoolRules, ReservedPorts},
+    config::{AddressPoolRules, ReservedPorts},
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
 };
 
 use super::{
     claim::{Claim, Grant},
-    holdings::{Bar, Holdings},
-    hosts::{Hosts, Partly},
-    keep::{Ends, Stays},
+    holdings::{DenialReason, Holdings},
+    hosts::{Hosts, PartialGrant},
+    keep::{ExclusionDeadlines, RetentionReason},
     pools::{Pools, buggy, gives, ranges},
     runs::succ,
 };
@@ -32,15 +32,15 @@ use crate::address_map::AddressMap;
 const SHARED_TRIED: usize = 32;
 
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct DecisionContext<'a> {
     pub(super) pools: &'a Pools,
     pub(super) holdings: &'a Holdings,
     pub(super) hosts: &'a Hosts,
-    pub(super) rules: PoolRules,
+    pub(super) rules: AddressPoolRules,
     pub(super) machine_ports: &'a ReservedPorts,
     pub(super) now: Option<Time>,
     /// When addresses of this owner end that its pools exclude.
-    pub(super) ends: &'a Ends,
+    pub(super) ends: &'a ExclusionDeadlines,
     /// Hosts' own addresses that owners had before this process began.
     pub(super) remembered: &'a BTreeMap<Owner, Vec<IpAddr>>,
     /// Who answered where before this process began, until all were heard.
@@ -57,14 +57,14 @@ pub(super) struct Decision {
     pub(super) problems: Vec<Problem>,
     /// Our addresses, each with its pool; none where the grant is from hosts.
     pub(super) places: Vec<(IpAddr, Name)>,
-    pub(super) waits: Waits,
+    pub(super) waits: WaitingFor,
     /// Of `places`, those that are excluded.
-    pub(super) ends: Ends,
+    pub(super) ends: ExclusionDeadlines,
 }
 
 /// What could give an owner more than it has, beside a change of its claim, of pools and of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(super) enum WaitingFor {
     #[default]
     Nothing,
     /// Any address that becomes free.
@@ -74,14 +74,14 @@ pub(super) enum Waits {
 }
 
 /// The families that would do, best first.
-pub(super) struct Wish(pub(super) Vec<Vec<Family>>);
+pub(super) struct FamilyPreferences(pub(super) Vec<Vec<Family>>);
 
 /// Addresses by family, each with its pool.
-pub(super) type Places = BTreeMap<Family, (IpAddr, Name)>;
+pub(super) type AddressesByFamily = BTreeMap<Family, (IpAddr, Name)>;
 
-impl View<'_> {
+impl DecisionContext<'_> {
     pub(super) fn decide(&self, claim: &Claim, had: Option<&Grant>) -> Decision {
-        let mut wish = match Wish::of(claim) {
+        let mut wish = match FamilyPreferences::of(claim) {
             Ok(wish) => wish,
             Err(problem) => return Decision::refused(vec![problem]),
         };
@@ -95,7 +95,7 @@ impl View<'_> {
             let pool = candidates.iter().find(|pool| pool.hosts && pool.object.name == had.pool);
             if let Some(pool) = pool {
                 wish.prefer(had.addresses.iter().copied());
-                let granted = self.publish_hosts(claim, pool, &wish, Partly::Allowed, &had.addresses);
+                let granted = self.publish_hosts(claim, pool, &wish, PartialGrant::Allowed, &had.addresses);
                 if let Some(granted) = granted {
                     return granted;
                 }
@@ -122,14 +122,20 @@ impl View<'_> {
             return granted;
         }
         let partly = candidates.iter().filter(|pool| self.usable(claim, pool, &kept)).find_map(|pool| {
-            pool.hosts.then(|| self.publish_hosts(claim, pool, &wish, Partly::Allowed, &[])).flatten()
+            pool.hosts.then(|| self.publish_hosts(claim, pool, &wish, PartialGrant::Allowed, &[])).flatten()
         });
         partly.unwrap_or_else(|| self.refuse(claim, &wish, &kept, &candidates))
     }
 
     /// What it has and may keep. A port that others have at a shared address is no reason to move away from it.
-    fn kept(&self, claim: &Claim, ours: &[IpAddr], candidates: &[&AddressPool], wish: &Wish) -> Places {
-        let mut kept = Places::new();
+    fn kept(
+        &self,
+        claim: &Claim,
+        ours: &[IpAddr],
+        candidates: &[&AddressPool],
+        wish: &FamilyPreferences,
+    ) -> AddressesByFamily {
+        let mut kept = AddressesByFamily::new();
         let had = ours.iter().map(|ip| (*ip, true));
         // What was withdrawn from it comes back only if a pool gives it.
         let formerly = self.holdings.formerly(&claim.owner).map(|ip| (ip, self.settling));
@@ -139,7 +145,7 @@ impl View<'_> {
             if kept.contains_key(&family) || !as_asked || !wish.wants(family) {
                 continue;
             }
-            if !matches!(self.holdings.may_join(ip, claim), Ok(()) | Err(Bar::Port(..))) {
+            if !matches!(self.holdings.may_join(ip, claim), Ok(()) | Err(DenialReason::Port(..))) {
                 continue;
             }
             let same = |pool: &&&AddressPool| self.holdings.pool(ip) == Some(&pool.object.name);
@@ -158,8 +164,8 @@ impl View<'_> {
         &self,
         claim: &Claim,
         families: &[Family],
-        wish: &Wish,
-        kept: &Places,
+        wish: &FamilyPreferences,
+        kept: &AddressesByFamily,
         candidates: &[&AddressPool],
     ) -> Option<Decision> {
         let mut places = kept.clone();
@@ -179,8 +185,8 @@ impl View<'_> {
         for pool in &pools {
             if pool.hosts {
                 // Hosts' own addresses and pools' do not go together.
-                let only = Wish(vec![families.to_vec()]);
-                let whole = || self.publish_hosts(claim, pool, &only, Partly::Refused, &[]);
+                let only = FamilyPreferences(vec![families.to_vec()]);
+                let whole = || self.publish_hosts(claim, pool, &only, PartialGrant::Refused, &[]);
                 if let Some(granted) = kept.is_empty().then(whole).flatten() {
                     return Some(granted);
                 }
@@ -224,7 +230,7 @@ impl View<'_> {
         !self.is_new(claim, ip) || self.has_room(claim, 1)
     }
 
-    fn are_within_limit(&self, claim: &Claim, places: &Places) -> bool {
+    fn are_within_limit(&self, claim: &Claim, places: &AddressesByFamily) -> bool {
         let new = places.values().filter(|(ip, _)| self.is_new(claim, *ip)).count();
         new == 0 || self.has_room(claim, new)
     }
@@ -264,14 +270,14 @@ impl View<'_> {
     }
 
     /// A pool without `autoAssign` gives to those who name it, or an address of it, or have one.
-    pub(super) fn usable(&self, claim: &Claim, pool: &AddressPool, kept: &Places) -> bool {
+    pub(super) fn usable(&self, claim: &Claim, pool: &AddressPool, kept: &AddressesByFamily) -> bool {
         pool.auto_assign
             || claim.pool.is_some()
             || claim.requested.iter().any(|ip| gives(pool, *ip) || pool.hosts)
             || kept.values().any(|(_, name)| *name == pool.object.name)
     }
 
-    fn granted(&self, claim: &Claim, order: &[Family], places: Places, lacking: bool) -> Decision {
+    fn granted(&self, claim: &Claim, order: &[Family], places: AddressesByFamily, lacking: bool) -> Decision {
         let places: Vec<(IpAddr, Name)> =
             order.iter().filter_map(|family| places.get(family)).cloned().collect();
         let addresses = places.iter().map(|(ip, _)| *ip).collect();
@@ -280,12 +286,12 @@ impl View<'_> {
         for (ip, _) in &places {
             let Some(stays) = self.stayed(claim, *ip) else { continue };
             granted.problems.push(stays.problem(claim, *ip));
-            if let Stays::Until(_, end) = stays {
+            if let RetentionReason::Until(_, end) = stays {
                 granted.ends.insert(*ip, end);
             }
         }
         granted.places = places;
-        granted.waits = if lacking { granted.waits.or(Waits::for_any(claim)) } else { granted.waits };
+        granted.waits = if lacking { granted.waits.or(WaitingFor::for_any(claim)) } else { granted.waits };
         granted
     }
 
@@ -311,14 +317,14 @@ impl View<'_> {
             !lost.contains(&(*ip, *listener)) && !self.holdings.is_denied(*ip, &claim.owner, *listener)
         };
         let ports: Vec<(IpAddr, ListenerId)> = asked().filter(may).collect();
-        let waits = if ports.len() == asked().count() { Waits::Nothing } else { Waits::Holder };
+        let waits = if ports.len() == asked().count() { WaitingFor::Nothing } else { WaitingFor::Holder };
         let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts, refused });
         Decision { grant, waits, ..Decision::default() }
     }
 }
 
-impl Wish {
-    fn of(claim: &Claim) -> Result<Wish, Problem> {
+impl FamilyPreferences {
+    fn of(claim: &Claim) -> Result<FamilyPreferences, Problem> {
         use Family::{V4, V6};
         let families = claim.families;
         let first =
@@ -333,7 +339,7 @@ impl Wish {
         let requested: BTreeSet<Family> = claim.requested.iter().map(|ip| Family::of(*ip)).collect();
         wish.retain(|families| requested.iter().all(|family| families.contains(family)));
         if !wish.is_empty() && requested.len() == claim.requested.len() {
-            return Ok(Wish(wish));
+            return Ok(FamilyPreferences(wish));
         }
         let asked: Vec<String> = claim.requested.iter().map(IpAddr::to_string).collect();
         let message = format!("{} are too many: one address for each of its families", asked.join(", "));
@@ -363,18 +369,18 @@ impl Decision {
     }
 }
 
-impl Waits {
+impl WaitingFor {
     /// Who may share is helped by a port as well as by an address.
-    pub(super) fn for_any(claim: &Claim) -> Waits {
-        if claim.sharing.is_some() { Waits::Holder } else { Waits::Free }
+    pub(super) fn for_any(claim: &Claim) -> WaitingFor {
+        if claim.sharing.is_some() { WaitingFor::Holder } else { WaitingFor::Free }
     }
 
     /// Who waits for somebody in particular is heard at every change.
-    pub(super) fn or(self, other: Waits) -> Waits {
+    pub(super) fn or(self, other: WaitingFor) -> WaitingFor {
         match (self, other) {
-            (Waits::Holder, _) | (_, Waits::Holder) => Waits::Holder,
-            (Waits::Free, _) | (_, Waits::Free) => Waits::Free,
-            _ => Waits::Nothing,
+            (WaitingFor::Holder, _) | (_, WaitingFor::Holder) => WaitingFor::Holder,
+            (WaitingFor::Free, _) | (_, WaitingFor::Free) => WaitingFor::Free,
+            _ => WaitingFor::Nothing,
         }
     }
 }

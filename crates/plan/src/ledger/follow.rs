@@ -8,9 +8,9 @@ use std::{collections::BTreeSet, net::IpAddr};
 use seaway_model::{Address, AddressState, IpRange, Owner, load_balancer::Family};
 
 use super::{
-    Ledger, Standing, Touched,
-    claim::{Age, Claim, Grant},
-    decide::{Decision, View, Waits},
+    Ledger, LedgerChange, OwnerEntry,
+    claim::{Claim, ClaimOrder, Grant},
+    decide::{Decision, DecisionContext, WaitingFor},
 };
 
 impl Ledger {
@@ -19,8 +19,8 @@ impl Ledger {
     }
 
     /// An Address is written otherwise now, or not at all any more.
-    pub fn follow(&mut self, ip: IpAddr, written: Option<&Address>) -> Touched {
-        let mut touched = Touched::default();
+    pub fn follow(&mut self, ip: IpAddr, written: Option<&Address>) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         if !self.follows {
             return touched;
         }
@@ -37,7 +37,7 @@ impl Ledger {
         }
         let concerned = before.iter().chain(written).flat_map(|it| &it.owners);
         let standing = concerned.filter_map(|owner| self.owners.get(owner));
-        let ages: BTreeSet<Age> = standing.map(|it| it.claim.age()).collect();
+        let ages: BTreeSet<ClaimOrder> = standing.map(|it| it.claim.age()).collect();
         let mut loosened = false;
         for age in ages {
             loosened |= self.hear(&age.owner, &mut touched);
@@ -53,11 +53,11 @@ impl Ledger {
     /// settled anew.
     #[must_use]
     pub fn turned(self, leads: bool, written: impl Iterator<Item = Address>) -> Ledger {
-        let waiting = |it: Standing| Standing {
+        let waiting = |it: OwnerEntry| OwnerEntry {
             claim: it.claim,
             grant: None,
             problems: Vec::new(),
-            waits: Waits::Nothing,
+            waits: WaitingFor::Nothing,
         };
         Ledger {
             pools: self.pools,
@@ -77,8 +77,8 @@ impl Ledger {
     /// one, whose write came late. Hosts serve what is written, so its owners may keep it, and whoever was to have it here
     /// gets another. `is_written`: whether an address that one of them was given here instead is known to others; then it
     /// stays.
-    pub fn give_way(&mut self, written: &Address, is_written: impl Fn(IpAddr) -> bool) -> Touched {
-        let mut touched = Touched::default();
+    pub fn give_way(&mut self, written: &Address, is_written: impl Fn(IpAddr) -> bool) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         if !self.settled || self.follows {
             return touched;
         }
@@ -89,7 +89,7 @@ impl Ledger {
         self.holdings.free(written.ip);
         self.holdings.recall(written);
         for owner in &written.owners {
-            let given = self.owners.get(owner).map_or(&[][..], Standing::ours).to_vec();
+            let given = self.owners.get(owner).map_or(&[][..], OwnerEntry::ours).to_vec();
             if given.is_empty() || given.iter().any(|ip| is_written(*ip)) {
                 continue;
             }
@@ -110,32 +110,34 @@ impl Ledger {
     }
 
     /// The oldest first.
-    fn hear_each(&mut self, owners: &[Owner], touched: &mut Touched) {
+    fn hear_each(&mut self, owners: &[Owner], touched: &mut LedgerChange) {
         let standing = owners.iter().filter_map(|owner| self.owners.get(owner));
-        let ages: BTreeSet<Age> = standing.map(|it| it.claim.age()).collect();
+        let ages: BTreeSet<ClaimOrder> = standing.map(|it| it.claim.age()).collect();
         for age in ages {
             self.hear(&age.owner, touched);
         }
     }
 
-    pub(super) fn follow_all(&mut self) -> Touched {
+    pub(super) fn follow_all(&mut self) -> LedgerChange {
         for address in self.learned.values() {
             self.holdings.recall(address);
         }
         // As whoever gives addresses out does it at its own start.
         let answered = self.deny_ports_of_others();
-        let had =
-            |age: &Age| self.remembered.contains_key(&age.owner) || answered.owners.contains(&age.owner);
-        let is_configured = |age: &Age| matches!(age.owner, Owner::Config(_));
-        let (configured, others): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(is_configured);
+        let had = |age: &ClaimOrder| {
+            self.remembered.contains_key(&age.owner) || answered.owners.contains(&age.owner)
+        };
+        let is_configured = |age: &ClaimOrder| matches!(age.owner, Owner::Config(_));
+        let (configured, others): (Vec<ClaimOrder>, Vec<ClaimOrder>) =
+            self.ages().into_iter().partition(is_configured);
         let returning = configured.into_iter().chain(others.into_iter().filter(had)).collect::<Vec<_>>();
-        let mut touched = Touched::default();
+        let mut touched = LedgerChange::default();
         for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
         self.holdings.deny_no_more(&answered.denied);
         self.answered.clear();
-        let Touched { owners, addresses, pools, withdrawn } = self.hear_all();
+        let LedgerChange { owners, addresses, pools, withdrawn } = self.hear_all();
         touched.owners.extend(owners);
         touched.addresses.extend(addresses);
         touched.pools.extend(pools);
@@ -153,7 +155,7 @@ impl Ledger {
     }
 }
 
-impl View<'_> {
+impl DecisionContext<'_> {
     pub(super) fn follow(&self, claim: &Claim, had: Option<&Grant>) -> Decision {
         let mut ours: Vec<IpAddr> = self.holdings.formerly(&claim.owner).collect();
         if claim.hosts_only || ours.is_empty() {

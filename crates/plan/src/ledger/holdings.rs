@@ -11,8 +11,8 @@ use seaway_model::{
 };
 
 use super::{
-    claim::{Claim, Party},
-    runs::Runs,
+    claim::{Claim, SharingNamespaces},
+    runs::AddressRanges,
 };
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Holdings {
     held: BTreeMap<IpAddr, Holding>,
     /// Those of them that have no owner: asked for after every outcome.
     releasing: BTreeSet<IpAddr>,
-    taken: Runs,
+    taken: AddressRanges,
     by_sharing: BTreeMap<Name, BTreeSet<IpAddr>>,
     /// Addresses that an owner may come back to.
     formerly: BTreeMap<Owner, BTreeSet<IpAddr>>,
@@ -41,14 +41,14 @@ struct Holding {
     /// How many of the owners are `local_only`: where none is, joining looks at nobody's selector.
     local: usize,
     /// How many of the owners are of each: nearly always one namespace, however many owners.
-    parties: BTreeMap<Party, usize>,
+    parties: BTreeMap<SharingNamespaces, usize>,
     /// Who had it last, or who had it before a restart and has not been heard again.
     former: BTreeSet<Owner>,
 }
 
 /// Why an owner may not have an address.
 #[derive(Debug)]
-pub(super) enum Bar {
+pub(super) enum DenialReason {
     /// No common sharing key.
     Held(Owner),
     /// A common key, but another namespace.
@@ -205,36 +205,36 @@ impl Holdings {
 
     /// MetalLB's rule of sharing, but within one namespace unless both say otherwise: one key, distinct ports, and either nobody insists on local traffic or both lead
     /// to the same pods. An address being released is only for whom it was taken from.
-    pub(super) fn may_join(&self, ip: IpAddr, claim: &Claim) -> Result<(), Bar> {
+    pub(super) fn may_join(&self, ip: IpAddr, claim: &Claim) -> Result<(), DenialReason> {
         let Some(holding) = self.held.get(&ip) else { return Ok(()) };
         let returns = holding.former.contains(&claim.owner);
         let alone = holding.owners.keys().all(|owner| *owner == claim.owner);
         if holding.owners.is_empty() || !holding.former.is_empty() {
             // While former owners are still to be heard after a restart, nobody else squeezes in.
             if !returns && !holding.owners.contains_key(&claim.owner) {
-                return Err(Bar::Releasing);
+                return Err(DenialReason::Releasing);
             }
         }
         if !alone {
             self.may_share(holding, claim)?;
         }
         match self.conflicts(ip, claim).next() {
-            Some((listener, holder)) => Err(Bar::Port(listener, holder.clone())),
+            Some((listener, holder)) => Err(DenialReason::Port(listener, holder.clone())),
             None => Ok(()),
         }
     }
 
-    fn may_share(&self, holding: &Holding, claim: &Claim) -> Result<(), Bar> {
+    fn may_share(&self, holding: &Holding, claim: &Claim) -> Result<(), DenialReason> {
         let mut others =
             holding.owners.iter().filter(|(owner, _)| **owner != claim.owner).map(|(_, other)| other);
         if claim.sharing.is_none() || claim.sharing != holding.sharing {
-            return others.next().map_or(Ok(()), |other| Err(Bar::Held(other.owner.clone())));
+            return others.next().map_or(Ok(()), |other| Err(DenialReason::Held(other.owner.clone())));
         }
         let party = claim.party();
         if let Some(foreign) = holding.parties.keys().find(|it| !it.gets_along_with(&party)) {
             let mut whose = others.filter(|other| other.party() == *foreign);
             // It may be what it said of itself before.
-            return whose.next().map_or(Ok(()), |other| Err(Bar::Foreign(other.owner.clone())));
+            return whose.next().map_or(Ok(()), |other| Err(DenialReason::Foreign(other.owner.clone())));
         }
         let own = holding.owners.get(&claim.owner).is_some_and(|own| own.local_only);
         let other_locals = holding.local.saturating_sub(own.into());
@@ -248,7 +248,7 @@ impl Holdings {
         // One who insists on local traffic has made sure that all the others select the same pods: any speaks for all.
         let asked = if other_locals > 0 { 1 } else { usize::MAX };
         match others.take(asked).find(differs) {
-            Some(other) => Err(Bar::Local(other.owner.clone())),
+            Some(other) => Err(DenialReason::Local(other.owner.clone())),
             None => Ok(()),
         }
     }

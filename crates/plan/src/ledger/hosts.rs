@@ -22,10 +22,10 @@ use seaway_model::{
 };
 
 use super::{
-    Ledger, Touched,
+    Ledger, LedgerChange,
     claim::{Claim, Grant},
-    decide::{Decision, View, Waits, Wish},
-    keep::Stays,
+    decide::{Decision, DecisionContext, FamilyPreferences, WaitingFor},
+    keep::RetentionReason,
     pools::HOSTS,
     reserved::is_reserved,
 };
@@ -65,7 +65,7 @@ pub(super) struct Hosts {
 impl Hosts {
     /// False if nothing changed by it.
     pub(super) fn put(&mut self, report: &HostReport) -> bool {
-        let own = report.own();
+        let own = report.own_addresses();
         let changed = self.reports.get(&report.host) != Some(&own);
         self.reports.insert(report.host.clone(), own);
         let drained = match report.drain {
@@ -193,8 +193,8 @@ impl Hosts {
 
 impl Ledger {
     /// What the cluster says of the Node of this name; nothing, if it is gone.
-    pub fn put_node(&mut self, name: &Name, node: Option<HostNode>) -> Touched {
-        if self.hosts.put_node(name, node) { self.hear_all() } else { Touched::default() }
+    pub fn put_node(&mut self, name: &Name, node: Option<HostNode>) -> LedgerChange {
+        if self.hosts.put_node(name, node) { self.hear_all() } else { LedgerChange::default() }
     }
 
     /// A serving host reports it as its own.
@@ -219,18 +219,23 @@ impl Ledger {
 
 /// Whether a grant of hosts may leave out ports that others have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Partly {
+pub(super) enum PartialGrant {
     Allowed,
     Refused,
 }
 
-impl View<'_> {
+impl DecisionContext<'_> {
     /// The configuration's ports.
-    pub(super) fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
+    pub(super) fn on_hosts(
+        &self,
+        claim: &Claim,
+        had: Option<&Grant>,
+        mut wish: FamilyPreferences,
+    ) -> Decision {
         wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
         let pool = self.pools.default();
-        self.publish_hosts(claim, pool, &wish, Partly::Allowed, &[])
-            .unwrap_or_else(|| self.refuse(claim, &wish, &super::decide::Places::new(), &[pool]))
+        self.publish_hosts(claim, pool, &wish, PartialGrant::Allowed, &[])
+            .unwrap_or_else(|| self.refuse(claim, &wish, &super::decide::AddressesByFamily::new(), &[pool]))
     }
 
     /// None if the hosts do not have such addresses. `had`: what the owner has of hosts' addresses.
@@ -238,8 +243,8 @@ impl View<'_> {
         &self,
         claim: &Claim,
         pool: &AddressPool,
-        wish: &Wish,
-        partly: Partly,
+        wish: &FamilyPreferences,
+        partly: PartialGrant,
         had: &[IpAddr],
     ) -> Option<Decision> {
         let is_undeclared = |ip: &IpAddr| self.publishes_nodes(claim) && self.hosts.undeclared(*ip).is_some();
@@ -254,7 +259,7 @@ impl View<'_> {
         let before = self.reached_before_the_machines(claim, &addresses);
         let mut granted = self.grant_ports(claim, addresses, pool.object.name.clone(), true);
         if !before.is_empty() {
-            granted.waits = Waits::Holder;
+            granted.waits = WaitingFor::Holder;
             granted.problems.extend(before);
         }
         if let Some((ip, host)) = undeclared.and_then(|ip| Some((ip, self.hosts.undeclared(ip)?))) {
@@ -273,13 +278,13 @@ impl View<'_> {
             grant.ports.retain(|(_, id)| !grant.refused.contains(id));
             grant.conflicts.retain(|(_, id, _)| !grant.refused.contains(id));
         }
-        if partly == Partly::Refused && !(grant.conflicts.is_empty() && grant.refused.is_empty()) {
+        if partly == PartialGrant::Refused && !(grant.conflicts.is_empty() && grant.refused.is_empty()) {
             return None;
         }
         at_served_addresses(claim, grant);
         if let Some(problem) = self.only_at_ipv6(claim, pool, grant) {
             granted.problems.push(problem);
-            granted.waits = Waits::Holder;
+            granted.waits = WaitingFor::Holder;
         }
         Some(granted)
     }
@@ -290,7 +295,7 @@ impl View<'_> {
         &self,
         claim: &Claim,
         had: &Grant,
-        wish: &Wish,
+        wish: &FamilyPreferences,
         allowed: bool,
     ) -> Option<Decision> {
         let has = |ip: &IpAddr| had.addresses.contains(ip);
@@ -316,10 +321,10 @@ impl View<'_> {
             return Some(kept);
         }
         match self.stays_from(claim, first, &had.pool)? {
-            Stays::Unseen(_) => kept.problems.push(implicit(claim, &had.pool, self.machine_ports)),
-            stays @ Stays::Until(..) => {
+            RetentionReason::Unseen(_) => kept.problems.push(implicit(claim, &had.pool, self.machine_ports)),
+            stays @ RetentionReason::Until(..) => {
                 kept.problems.push(stays.problem(claim, first));
-                if let Stays::Until(_, end) = stays {
+                if let RetentionReason::Until(_, end) = stays {
                     kept.ends.insert(first, end);
                 }
             }

@@ -19,25 +19,25 @@ use std::{collections::BTreeMap, net::IpAddr};
 use seaway_model::{
     Address, AddressState, Name, Owner, Problem, Reason, Time,
     address::PLAN_VERSION,
-    config::{PoolRules, ReservedPorts},
+    config::{AddressPoolRules, ReservedPorts},
     fact::AddressPool,
     load_balancer::Family,
 };
 
 use super::{
-    Ledger, Touched,
-    claim::{Age, Claim},
-    decide::View,
+    Ledger, LedgerChange,
+    claim::{Claim, ClaimOrder},
+    decide::DecisionContext,
     pools::gives,
 };
 use crate::certificates::calendar;
 
 /// When addresses end that their pools exclude; nothing, while nobody has told what time it is.
-pub(super) type Ends = BTreeMap<IpAddr, Option<Time>>;
+pub(super) type ExclusionDeadlines = BTreeMap<IpAddr, Option<Time>>;
 
 /// Why an address stays that no pool gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stays {
+pub(super) enum RetentionReason {
     /// Its pool cannot be seen, or that which the Service asks for instead.
     Unseen(Name),
     /// Its pool excludes it, until then.
@@ -108,8 +108,8 @@ impl Ledger {
     }
 
     /// Nobody else is given these.
-    pub fn reserve(&mut self, owner: &Owner, ips: Vec<IpAddr>) -> Touched {
-        let mut touched = Touched::default();
+    pub fn reserve(&mut self, owner: &Owner, ips: Vec<IpAddr>) -> LedgerChange {
+        let mut touched = LedgerChange::default();
         for ip in self.reserved.put(owner, ips) {
             if self.settled && self.reserved.owners(ip).is_none() {
                 self.hear_waiting(Some(ip), &mut touched);
@@ -119,17 +119,17 @@ impl Ledger {
     }
 
     /// Which rules hold: to be told before anything is claimed, and again when the configuration changes.
-    pub fn set_rules(&mut self, rules: PoolRules) -> Touched {
+    pub fn set_rules(&mut self, rules: AddressPoolRules) -> LedgerChange {
         if std::mem::replace(&mut self.rules, rules) == rules {
-            return Touched::default();
+            return LedgerChange::default();
         }
         self.hear_all()
     }
 
     /// Which ports machines need themselves: the same.
-    pub fn set_machine_ports(&mut self, ports: &ReservedPorts) -> Touched {
+    pub fn set_machine_ports(&mut self, ports: &ReservedPorts) -> LedgerChange {
         if self.machine_ports == *ports {
-            return Touched::default();
+            return LedgerChange::default();
         }
         self.machine_ports = ports.clone();
         self.hear_all()
@@ -151,7 +151,7 @@ impl Ledger {
     }
 
     /// Addresses that are to be written by it.
-    pub(super) fn set_ends(&mut self, owner: &Owner, ends: Ends) -> Vec<IpAddr> {
+    pub(super) fn set_ends(&mut self, owner: &Owner, ends: ExclusionDeadlines) -> Vec<IpAddr> {
         let before = match ends.is_empty() {
             true => self.ending.remove(owner),
             false => self.ending.insert(owner.clone(), ends.clone()),
@@ -162,13 +162,13 @@ impl Ledger {
     }
 
     /// What time it is: what pools exclude ends when its time has come.
-    pub fn set_time(&mut self, now: Time) -> Touched {
+    pub fn set_time(&mut self, now: Time) -> LedgerChange {
         self.now = Some(now);
-        let mut touched = Touched::default();
+        let mut touched = LedgerChange::default();
         let is_due = |end: &Option<Time>| end.is_none_or(|end| end <= now);
         let due = self.ending.iter().filter(|(_, ends)| ends.values().any(is_due));
         let standing = due.filter_map(|(owner, _)| self.owners.get(owner));
-        let mut ages: Vec<Age> = standing.map(|it| it.claim.age()).collect();
+        let mut ages: Vec<ClaimOrder> = standing.map(|it| it.claim.age()).collect();
         ages.sort();
         if !self.settled || ages.is_empty() {
             return touched;
@@ -181,7 +181,7 @@ impl Ledger {
     }
 }
 
-impl View<'_> {
+impl DecisionContext<'_> {
     /// What it has of hosts that their Nodes do not publish any more, and when that ends; not what is over.
     pub(super) fn unpublished(
         &self,
@@ -220,23 +220,23 @@ impl View<'_> {
     }
 
     /// Why the owner keeps this address of its own, which none of the pools gives it that it may use.
-    pub(super) fn stays(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
+    pub(super) fn stays(&self, claim: &Claim, ip: IpAddr) -> Option<RetentionReason> {
         self.stays_from(claim, ip, self.holdings.pool(ip)?)
     }
 
     /// The same, of an address that is from this pool.
-    pub(super) fn stays_from(&self, claim: &Claim, ip: IpAddr, pool: &Name) -> Option<Stays> {
+    pub(super) fn stays_from(&self, claim: &Claim, ip: IpAddr, pool: &Name) -> Option<RetentionReason> {
         if !self.rules.cluster {
             return None;
         }
         let is_seen = |name: &Name| self.pools.ordered().any(|it| it.object.name == *name);
         match claim.pool.as_ref().filter(|asked| *asked != pool) {
             Some(asked) if is_seen(asked) => return None,
-            Some(unseen) => return Some(Stays::Unseen(unseen.clone())),
-            None if !is_seen(pool) => return Some(Stays::Unseen(pool.clone())),
+            Some(unseen) => return Some(RetentionReason::Unseen(unseen.clone())),
+            None if !is_seen(pool) => return Some(RetentionReason::Unseen(pool.clone())),
             None => {}
         }
-        self.end_after_grace(ip).map(|end| Stays::Until(pool.clone(), end))
+        self.end_after_grace(ip).map(|end| RetentionReason::Until(pool.clone(), end))
     }
 
     /// When an address ends that is excluded now; nothing, if that is over.
@@ -249,17 +249,17 @@ impl View<'_> {
     }
 
     /// The same, of an address that it was granted.
-    pub(super) fn stayed(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
+    pub(super) fn stayed(&self, claim: &Claim, ip: IpAddr) -> Option<RetentionReason> {
         let allowed = || self.pools.candidates(claim, self.rules).into_iter().any(|pool| gives(pool, ip));
         if !self.rules.cluster || allowed() { None } else { self.stays(claim, ip) }
     }
 }
 
-impl Stays {
+impl RetentionReason {
     pub(super) fn problem(&self, claim: &Claim, ip: IpAddr) -> Problem {
         let object = claim.owner.object();
         match self {
-            Stays::Unseen(pool) if **pool == *UNKNOWN => {
+            RetentionReason::Unseen(pool) if **pool == *UNKNOWN => {
                 let message = format!(
                     "Seaway sees no pool that has {ip}; the Service keeps this address, with which it was \
                      published"
@@ -269,7 +269,7 @@ impl Stays {
                      Service, or name a pool that exists: seaway.dev/address-pool.",
                 )
             }
-            Stays::Unseen(pool) => {
+            RetentionReason::Unseen(pool) => {
                 let message = format!(
                     "pool {pool} cannot be seen: it was deleted, or may not be listed, or cannot be read; the Service \
                      keeps its address {ip}"
@@ -279,7 +279,7 @@ impl Stays {
                      delete the Service, or name a pool that exists: seaway.dev/address-pool."
                 ))
             }
-            Stays::Until(pool, end) => {
+            RetentionReason::Until(pool, end) => {
                 let when = when(*end);
                 let message = format!(
                     "pool {pool} excludes {ip} now; the address is withdrawn from this Service {when}"

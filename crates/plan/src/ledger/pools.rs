@@ -7,7 +7,8 @@ use std::{
 };
 
 use seaway_model::{
-    IpRange, Kind, ObjectRef, Problem, Reason, config::PoolRules, fact::AddressPool, load_balancer::Family,
+    IpRange, Kind, ObjectRef, Problem, Reason, config::AddressPoolRules, fact::AddressPool,
+    load_balancer::Family,
 };
 
 use super::{Ledger, claim::Claim};
@@ -72,7 +73,7 @@ impl Pools {
     }
 
     /// Those that may serve this claim, as they are asked.
-    pub(super) fn candidates(&self, claim: &Claim, rules: PoolRules) -> Vec<&AddressPool> {
+    pub(super) fn candidates(&self, claim: &Claim, rules: AddressPoolRules) -> Vec<&AddressPool> {
         if self.ordered.is_empty() && claim.pool.is_none() && !rules.cluster {
             return vec![&self.default];
         }

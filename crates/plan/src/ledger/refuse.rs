@@ -11,13 +11,13 @@ use seaway_model::{
 
 use super::{
     claim::{Claim, Grant},
-    decide::{Decision, Places, View, Waits, Wish},
-    holdings::Bar,
+    decide::{AddressesByFamily, Decision, DecisionContext, FamilyPreferences, WaitingFor},
+    holdings::DenialReason,
     hosts,
     pools::{HOSTS, gives, ranges, size},
 };
 
-impl View<'_> {
+impl DecisionContext<'_> {
     /// It asked for either family, and others have its port at the hosts' IPv4 addresses: whoever asks for it there gets theirs.
     pub(super) fn only_at_ipv6(&self, claim: &Claim, pool: &AddressPool, granted: &Grant) -> Option<Problem> {
         let asks_for_either = claim.families.policy == FamilyPolicy::Single
@@ -43,8 +43,8 @@ impl View<'_> {
     pub(super) fn refuse(
         &self,
         claim: &Claim,
-        wish: &Wish,
-        kept: &Places,
+        wish: &FamilyPreferences,
+        kept: &AddressesByFamily,
         candidates: &[&AddressPool],
     ) -> Decision {
         if candidates.is_empty() {
@@ -59,7 +59,7 @@ impl View<'_> {
         let least = wish.0.iter().map(Vec::len).min().unwrap_or(1);
         if decision.problems.is_empty() && !self.has_room(claim, least.saturating_sub(kept.len()).max(1)) {
             decision.problems.push(self.full(claim));
-            decision.waits = Waits::for_any(claim);
+            decision.waits = WaitingFor::for_any(claim);
             return decision;
         }
         if decision.problems.is_empty() {
@@ -72,7 +72,7 @@ impl View<'_> {
             let missing = wish.0.iter().flatten().copied().filter(|family| !kept.contains_key(family));
             if let Some(problem) = self.told_of_its_share(claim, missing, &usable) {
                 decision.problems.push(problem);
-                decision.waits = Waits::Holder;
+                decision.waits = WaitingFor::Holder;
                 return decision;
             }
             self.refuse_families(claim, wish, kept, &usable, &mut decision);
@@ -161,32 +161,32 @@ impl View<'_> {
             return;
         }
         let Err(bar) = self.holdings.may_join(ip, claim) else { return };
-        into.waits = Waits::Holder;
+        into.waits = WaitingFor::Holder;
         let named = |holder: &Owner| holder.named_for(&claim.owner, self.rules.cluster);
         let told = match bar {
-            Bar::Held(holder) => taken(
+            DenialReason::Held(holder) => taken(
                 format!("{ip} is held by {}", named(&holder)),
                 "Ask for another address, or for none; or give both Services the same seaway.dev/share, if their ports differ.",
             ),
-            Bar::Foreign(holder) => taken(
+            DenialReason::Foreign(holder) => taken(
                 match self.rules.cluster {
                     true => format!("{ip} is held by {}", named(&holder)),
                     false => format!("{ip} is held by {holder}, which is of another namespace"),
                 },
                 "To share an address, both Services must name the other's namespace: seaway.dev/share-across-namespaces.",
             ),
-            Bar::Local(holder) => taken(
+            DenialReason::Local(holder) => taken(
                 format!(
                     "{ip} is held by {}, and one of the two has externalTrafficPolicy: Local and another selector",
                     named(&holder)
                 ),
                 "To share an address, both Services must have externalTrafficPolicy: Cluster or the same selector.",
             ),
-            Bar::Releasing => taken(
+            DenialReason::Releasing => taken(
                 format!("{ip} is being released and will be free when every host has removed it"),
                 "No action needed: wait.",
             ),
-            Bar::Port(listener, holder) => {
+            DenialReason::Port(listener, holder) => {
                 let message = format!("port {listener} on {ip} is taken by {}", named(&holder));
                 problem(claim, Reason::PortConflict, message)
                     .at(field)
@@ -200,8 +200,8 @@ impl View<'_> {
     fn refuse_families(
         &self,
         claim: &Claim,
-        wish: &Wish,
-        kept: &Places,
+        wish: &FamilyPreferences,
+        kept: &AddressesByFamily,
         usable: &[&AddressPool],
         into: &mut Decision,
     ) {
@@ -228,7 +228,7 @@ impl View<'_> {
         }
         let full: Vec<Family> =
             served.into_iter().filter(|family| !self.any_left(claim, usable, *family)).collect();
-        into.waits = into.waits.or(Waits::for_any(claim));
+        into.waits = into.waits.or(WaitingFor::for_any(claim));
         if full.is_empty() {
             if into.problems.is_empty() {
                 let message = format!(

@@ -18,7 +18,7 @@ use seaway_model::{
     L4, ListenerId, Name, Owner, Problem, Reason, config::ReservedPorts, load_balancer::Family,
 };
 
-use super::{claim::Claim, decide::View};
+use super::{claim::Claim, decide::DecisionContext};
 
 /// Where node ports are, unless the API server says otherwise.
 const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
@@ -43,7 +43,7 @@ fn unspecified(family: Family) -> IpAddr {
     }
 }
 
-impl View<'_> {
+impl DecisionContext<'_> {
     /// Ports that the configuration has at all addresses of the machines (the front door, `tcpServices`): in a cluster, a
     /// Service at a Node's own address does not take them away, for there the kernel prefers a socket of that address. What it had before the
     /// configuration asked for it, it keeps.

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 /// First ► last of each run; runs never touch.
 #[derive(Debug, Default)]
-pub(super) struct Runs(BTreeMap<IpAddr, IpAddr>);
+pub(super) struct AddressRanges(BTreeMap<IpAddr, IpAddr>);
 
-impl Runs {
+impl AddressRanges {
     pub(super) fn insert(&mut self, ip: IpAddr) {
         if self.around(ip).is_some() {
             return;
@@ -99,7 +99,7 @@ mod tests {
                 // The very ends of both families are where a neighbour does not exist.
                 if v6 { (u128::MAX - u128::from(i)).to_be_bytes().into() } else { (u32::MAX - u32::from(i)).to_be_bytes().into() }
             };
-            let (mut runs, mut set) = (Runs::default(), BTreeSet::new());
+            let (mut runs, mut set) = (AddressRanges::default(), BTreeSet::new());
             for (insert, i) in moves {
                 if insert { runs.insert(at(i)); set.insert(at(i)); } else { runs.remove(at(i)); set.remove(&at(i)); }
                 for from in 0..26 {

@@ -11,7 +11,7 @@ use seaway_model::{Name, Problem, Reason, fact::AddressPool, load_balancer::Fami
 
 use super::{
     claim::Claim,
-    decide::View,
+    decide::DecisionContext,
     pools::{merged, size},
     refuse::problem,
 };
@@ -24,7 +24,7 @@ pub(super) struct UsedShare {
     namespaces: usize,
 }
 
-impl View<'_> {
+impl DecisionContext<'_> {
     pub(super) fn has_its_share(
         &self,
         claim: &Claim,

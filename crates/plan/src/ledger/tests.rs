@@ -14,11 +14,11 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
     AddressState, IpRange, Kind, L4, ListenerId, Name, ObjectRef, Owner, Reason, Time,
-    fact::{AddressPool, Families, FamilyPolicy, HostReport, Labels, Selector, Term},
+    fact::{AddressPool, Families, FamilyPolicy, HostReport, LabelRequirement, Labels, Selector},
     load_balancer::Family::{self, V4, V6},
 };
 
-use super::{Claim, Ledger, Touched};
+use super::{Claim, Ledger, LedgerChange};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -118,7 +118,7 @@ impl Ledger {
         words.join(" ")
     }
 
-    fn release_fully(&mut self, name: &str) -> Touched {
+    fn release_fully(&mut self, name: &str) -> LedgerChange {
         let touched = self.release(&owner(name));
         for ip in self.releasing() {
             self.released(ip);
@@ -159,7 +159,7 @@ fn a_pool_meant_for_somebody_comes_before_one_for_all_of_equal_priority() {
 
 #[test]
 fn a_pool_is_for_its_namespaces_or_their_labels_and_for_any_of_its_service_selectors() {
-    let term = |key: &str, value: &str| Selector(vec![Term::Is(key.into(), value.into())]);
+    let term = |key: &str, value: &str| Selector(vec![LabelRequirement::Is(key.into(), value.into())]);
     let labels = |key: &str, value: &str| Labels::from([(key.into(), value.into())]);
     let limited = AddressPool {
         namespaces: vec!["shop".into()],

@@ -4,19 +4,19 @@ use std::{net::IpAddr, ops::Bound};
 
 use seaway_model::Owner;
 
-use super::{Ledger, Touched, claim::Age, decide::Waits};
+use super::{Ledger, LedgerChange, claim::ClaimOrder, decide::WaitingFor};
 
 impl Ledger {
     /// Those who wait, the oldest first: the blocked always, the hungry for as long as what became free still is.
-    pub(super) fn hear_waiting(&mut self, freed: Option<IpAddr>, touched: &mut Touched) {
-        let mut last: Option<Age> = None;
+    pub(super) fn hear_waiting(&mut self, freed: Option<IpAddr>, touched: &mut LedgerChange) {
+        let mut last: Option<ClaimOrder> = None;
         loop {
             let after = (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
             let hungry = match freed {
-                Some(ip) if !self.holdings.contains(ip) => self.hungry.range::<Age, _>(after).next(),
+                Some(ip) if !self.holdings.contains(ip) => self.hungry.range::<ClaimOrder, _>(after).next(),
                 _ => None,
             };
-            let blocked = self.blocked.range::<Age, _>(after).next();
+            let blocked = self.blocked.range::<ClaimOrder, _>(after).next();
             let Some(next) = hungry.into_iter().chain(blocked).min().cloned() else { break };
             self.hear(&next.owner, touched);
             last = Some(next);
@@ -25,7 +25,7 @@ impl Ledger {
     }
 
     /// Who is refused an address is told who has it: the same one whoever joined it first, so that a restart says so, too.
-    pub(super) fn name_holders(&mut self, touched: &mut Touched) {
+    pub(super) fn name_holders(&mut self, touched: &mut LedgerChange) {
         let mut loosened = false;
         while let Some(ip) = self.joined.pop_first() {
             for age in self.blocked_at.get(&ip).cloned().unwrap_or_default() {
@@ -37,7 +37,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn wait(&mut self, owner: &Owner, waits: Waits) {
+    pub(super) fn wait(&mut self, owner: &Owner, waits: WaitingFor) {
         let Some(standing) = self.owners.get_mut(owner) else { return };
         let before = std::mem::replace(&mut standing.waits, waits);
         if before != waits {
@@ -45,22 +45,22 @@ impl Ledger {
             for ip in &standing.claim.requested {
                 let blocked = self.blocked_at.entry(*ip).or_default();
                 match waits {
-                    Waits::Holder => blocked.insert(age.clone()),
-                    Waits::Nothing | Waits::Free => blocked.remove(&age),
+                    WaitingFor::Holder => blocked.insert(age.clone()),
+                    WaitingFor::Nothing | WaitingFor::Free => blocked.remove(&age),
                 };
                 if blocked.is_empty() {
                     self.blocked_at.remove(ip);
                 }
             }
             match before {
-                Waits::Nothing => false,
-                Waits::Free => self.hungry.remove(&age),
-                Waits::Holder => self.blocked.remove(&age),
+                WaitingFor::Nothing => false,
+                WaitingFor::Free => self.hungry.remove(&age),
+                WaitingFor::Holder => self.blocked.remove(&age),
             };
             match waits {
-                Waits::Nothing => false,
-                Waits::Free => self.hungry.insert(age),
-                Waits::Holder => self.blocked.insert(age),
+                WaitingFor::Nothing => false,
+                WaitingFor::Free => self.hungry.insert(age),
+                WaitingFor::Holder => self.blocked.insert(age),
             };
         }
     }

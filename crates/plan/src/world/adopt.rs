@@ -17,9 +17,9 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Dirt, Kind, LoadBalancer, Name, ObjectRef, OtherSigns, Owner, Time, Unit,
-    config::{Adopt, AdoptMode},
-    fact::{Held, OtherWrite, Service, ServiceKind},
+    Desired, Kind, LoadBalancer, Name, ObjectRef, OtherControllerSigns, Owner, Time, Unit, WorkItem,
+    config::{AdoptMode, AdoptionConfig},
+    fact::{FinalizerOwner, OtherControllerWrite, Service, ServiceKind},
     unit::Place,
 };
 
@@ -49,9 +49,9 @@ pub(super) struct Adoptions {
     waits: HashMap<ServiceKey, (Name, NotAdopted)>,
     previews: HashMap<Unit, Vec<Name>>,
     /// As they were told, and when by our own clock.
-    writes: HashMap<ServiceKey, (OtherWrite, u64)>,
+    writes: HashMap<ServiceKey, (OtherControllerWrite, u64)>,
     beside: Option<Beside>,
-    signs: OtherSigns,
+    signs: OtherControllerSigns,
     /// Whether it runs is being asked.
     asking: bool,
 }
@@ -95,7 +95,7 @@ impl World {
 
     /// Begins adoptions, `most` at most, the oldest Services first; tells how many began. New Services, which have nothing of
     /// another controller, do not count.
-    pub fn adopt(&mut self, most: usize) -> (usize, Vec<Dirt>) {
+    pub fn adopt(&mut self, most: usize) -> (usize, Vec<WorkItem>) {
         if !self.has_next_adoption() {
             return (0, Vec::new());
         }
@@ -131,7 +131,7 @@ impl World {
             Unit::LoadBalancer(Place::Cloud { .. }, key) => {
                 key.owner().is_some_and(|it| self.awaits_adoption(it).is_some())
             }
-            Unit::Hold(owner) | Unit::Status(owner) => self.awaits_adoption(owner).is_some(),
+            Unit::Finalizer(owner) | Unit::Status(owner) => self.awaits_adoption(owner).is_some(),
             // Who needs its rules is not known before all is listed.
             Unit::SecurityGroup { .. } => {
                 let owners = self.unit_owners.get(unit).map(Vec::as_slice).unwrap_or_default();
@@ -154,7 +154,7 @@ impl World {
         let Some(state) = state.filter(|_| is_previewed) else { return Some(Desired::Released) };
         let planned = self.in_cloud(owner, self.here(state.planned.load_balancer.clone()));
         let mut planned = LoadBalancer::clone(&planned);
-        let Some(outside) = &mut planned.options.outside else { return Some(Desired::Released) };
+        let Some(outside) = &mut planned.options.cloud else { return Some(Desired::Released) };
         outside.preview = true;
         // It is not held before it is adopted.
         outside.unheld = false;
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// What this process served until now goes on, whatever the new configuration says.
-    pub(super) fn note_adopt_config(&mut self, adopt: &Adopt) {
+    pub(super) fn note_adopt_config(&mut self, adopt: &AdoptionConfig) {
         if !self.adoption.gated && self.is_gated_by(adopt) {
             self.keep_begun();
             // Before anything is planned by the new configuration: it may bring Services that are not ours.
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// Another controller wrote a Service, or did not.
-    pub(super) fn note_other_write(&mut self, key: &ServiceKey, write: Option<&OtherWrite>) {
+    pub(super) fn note_other_write(&mut self, key: &ServiceKey, write: Option<&OtherControllerWrite>) {
         let before = self.adoption.writes.get(key).map(|(it, _)| it);
         if before == write || self.roles.host.is_some() {
             return;
@@ -205,7 +205,7 @@ impl World {
         self.notice();
     }
 
-    pub(super) fn note_other_signs(&mut self, signs: Option<OtherSigns>) {
+    pub(super) fn note_other_signs(&mut self, signs: Option<OtherControllerSigns>) {
         let was_asking = std::mem::replace(&mut self.adoption.asking, signs.is_none());
         if let Some(signs) = signs {
             self.adoption.signs = signs;
@@ -323,8 +323,8 @@ impl World {
             units.iter().for_each(|it| drop(self.adoption.previews.remove(it)));
         }
         self.groups_changed(&units);
-        self.dirt.extend(units.into_iter().map(Dirt::Unit));
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+        self.dirt.extend(units.into_iter().map(WorkItem::Unit));
+        self.dirt.insert(WorkItem::Unit(Unit::Status(owner.clone())));
         self.refresh_hold(key);
         if is_native {
             // Its claim finds what was published before anybody else may have it.
@@ -333,7 +333,7 @@ impl World {
         self.reserve_published(key, &owner);
     }
 
-    fn is_gated_by(&self, adopt: &Adopt) -> bool {
+    fn is_gated_by(&self, adopt: &AdoptionConfig) -> bool {
         let is_beside = (self.adoption.beside.is_some() || self.adoption.asking) && !adopt.beside_occm;
         self.roles.host.is_none() && (is_beside || !adopt.is_open())
     }
@@ -349,7 +349,7 @@ impl World {
         // The API server tells seconds.
         let since = self.adoption.signs.leads_since.map(|it| it.0.saturating_sub(it.0 % 1_000));
         let is_its = |at: Time| since.is_some_and(|since| at.0 >= since);
-        let latest = |its: &dyn Fn(&OtherWrite, u64) -> bool| {
+        let latest = |its: &dyn Fn(&OtherControllerWrite, u64) -> bool| {
             let its = writes.values().filter(|(it, at)| its(it, *at));
             its.max_by(|(a, _), (b, _)| (a.at, &a.by).cmp(&(b.at, &b.by))).map(|(it, _)| it.by.clone())
         };
@@ -386,9 +386,9 @@ impl World {
         let held = self.held(key);
         let may_be_theirs = match service.kind {
             ServiceKind::LoadBalancer => cloud_of(service, &self.config).is_some_and(|(_, it)| !it.absent),
-            _ => held == Held::ByOthers && self.config.clouds.values().any(|it| it.classless),
+            _ => held == FinalizerOwner::ByOthers && self.config.clouds.values().any(|it| it.classless),
         };
-        if !may_be_theirs || held == Held::ByUs || self.adoption.ours.contains(&service.meta.uid) {
+        if !may_be_theirs || held == FinalizerOwner::ByUs || self.adoption.ours.contains(&service.meta.uid) {
             return None;
         }
         let adopt = &self.config.adopt;
@@ -397,7 +397,7 @@ impl World {
             _ if !self.adoption.listed || self.adoption.asking && !adopt.beside_occm => {
                 Some(NotAdopted::Unlisted)
             }
-            _ if !adopt.only.chooses(&service.meta) => Some(NotAdopted::NotChosen),
+            _ if !adopt.only.matches(&service.meta) => Some(NotAdopted::NotChosen),
             _ if self.adoption.beside.is_some() && !adopt.beside_occm => Some(NotAdopted::OtherController),
             AdoptMode::Observe => Some(NotAdopted::Observed),
             AdoptMode::Ask if !asks_for_adoption(&service.meta.annotations) => Some(NotAdopted::NotAsked),
@@ -413,7 +413,7 @@ impl World {
             let demand = self.owners.get(owner).and_then(|it| it.demand.as_ref());
             demand.is_some_and(|it| it.wishes.cloud.named.is_some())
         };
-        self.held(key) == Held::No
+        self.held(key) == FinalizerOwner::No
             && !self.published.contains_key(key)
             && !self.of_service.get(key).into_iter().flatten().any(named)
     }

@@ -18,26 +18,31 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    Announce, Announced, Dirt, Kind, Name, ObjectRef, Unit, announced::AnnouncedReason, fact::AddressPool,
-    load_balancer::Bind,
+    AnnounceMode, AnnouncedCondition, Kind, Name, ObjectRef, Unit, WorkItem, announced::AnnouncedReason,
+    fact::AddressPool, load_balancer::Bind,
 };
 
 use super::{World, owners::OwnerState};
 use crate::announcing::Protocol;
 
 /// Of hosts' own addresses.
-pub(super) fn by_hosts() -> Announced {
-    Announced::new(AnnouncedReason::HostAddress, "the addresses are the hosts' own")
+pub(super) fn by_hosts() -> AnnouncedCondition {
+    AnnouncedCondition::new(AnnouncedReason::HostAddress, "the addresses are the hosts' own")
 }
 
 impl World {
-    pub(super) fn announced(&self, state: &OwnerState, addresses: &[IpAddr], is_in_cloud: bool) -> Announced {
+    pub(super) fn announced(
+        &self,
+        state: &OwnerState,
+        addresses: &[IpAddr],
+        is_in_cloud: bool,
+    ) -> AnnouncedCondition {
         if addresses.is_empty() {
-            return Announced::new(AnnouncedReason::NoAddress, "the Service has no address");
+            return AnnouncedCondition::new(AnnouncedReason::NoAddress, "the Service has no address");
         }
         if is_in_cloud {
             let message = "the load balancer of the cloud has the addresses";
-            return Announced::new(AnnouncedReason::Cloud, message);
+            return AnnouncedCondition::new(AnnouncedReason::Cloud, message);
         }
         let of_state = state.grant.as_ref().map(|it| &it.pool);
         let ways = state.planned.load_balancer.binds.iter().filter_map(|bind| match bind {
@@ -54,11 +59,11 @@ impl World {
         let ips = || ways.iter().filter(|(other, ..)| other == reason).map(|(_, _, ip)| *ip);
         if is_by_hosts(*reason) {
             let said = ips().map(|ip| self.hosts_way(ip).1).collect::<Vec<_>>();
-            return Announced::new(*reason, said.join("; "));
+            return AnnouncedCondition::new(*reason, said.join("; "));
         }
         let ips = ips().map(|ip| ip.to_string()).collect::<Vec<_>>().join(", ");
         let pool = pool.map_or("", |it| it.as_str());
-        Announced::new(*reason, told(*reason, &ips, pool))
+        AnnouncedCondition::new(*reason, told(*reason, &ips, pool))
     }
 
     fn way_to(&self, ip: IpAddr, pool: Option<&Name>) -> AnnouncedReason {
@@ -99,14 +104,14 @@ impl World {
     }
 
     /// Of all addresses of a pool.
-    pub fn pool_announced(&self, object: &ObjectRef) -> Option<Announced> {
+    pub fn pool_announced(&self, object: &ObjectRef) -> Option<AnnouncedCondition> {
         let pool = self.ledger.pools_called(&object.name).find(|it| it.object == *object)?;
         let reason = self.way_of(pool);
         if is_by_hosts(reason) {
             let (reason, message) = self.hosts_way_of_pool(&object.name);
-            return Some(Announced::new(reason, message));
+            return Some(AnnouncedCondition::new(reason, message));
         }
-        Some(Announced::new(reason, told(reason, "its addresses", &object.name)))
+        Some(AnnouncedCondition::new(reason, told(reason, "its addresses", &object.name)))
     }
 
     /// The worst of its addresses.
@@ -132,8 +137,8 @@ impl World {
 
     fn way_of(&self, pool: &AddressPool) -> AnnouncedReason {
         match (pool.announce, pool.object.kind) {
-            (Some(Announce::Static), _) => return AnnouncedReason::StaticRoute,
-            (Some(Announce::None), _) => return AnnouncedReason::Disabled,
+            (Some(AnnounceMode::Static), _) => return AnnouncedReason::StaticRoute,
+            (Some(AnnounceMode::None), _) => return AnnouncedReason::Disabled,
             (None, _) if pool.hosts => return AnnouncedReason::HostAddress,
             (None, Kind::IPAddressPool) => return AnnouncedReason::Metallb,
             _ => {}
@@ -167,7 +172,7 @@ impl World {
     fn asked_of_pool(&self, pool: &Name) -> AskedOfPool {
         let asks = |protocol| self.ledger.pools_called(pool).any(|it| self.announcing.asks(it, protocol));
         // With `auto` one way is enough, so that a failure of the other is no Problem.
-        let is_auto = self.ledger.pools_called(pool).any(|it| it.announce == Some(Announce::Auto));
+        let is_auto = self.ledger.pools_called(pool).any(|it| it.announce == Some(AnnounceMode::Auto));
         (self.way_of_pool(pool), [Protocol::Layer2, Protocol::Bgp].map(asks), is_auto)
     }
 
@@ -186,7 +191,7 @@ impl World {
             // Of two families, each may be of another pool.
             granted || state.planned.load_balancer.binds.iter().filter_map(Bind::ip).any(is_of_pool)
         });
-        self.dirt.extend(concerned.map(|(owner, _)| Dirt::Unit(Unit::Status(owner.clone()))));
+        self.dirt.extend(concerned.map(|(owner, _)| WorkItem::Unit(Unit::Status(owner.clone()))));
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use seaway_model::{
     L4, ListenerId, Name, Time, Unit,
-    fact::{Held, Meta, Node, Service, ServiceKind},
+    fact::{FinalizerOwner, Meta, Node, Service, ServiceKind},
     unit::Place,
 };
 
@@ -105,7 +105,7 @@ fn wish(service: &Service) -> Service {
         meta: Meta { annotations, ..service.meta.clone() },
         ports: Vec::new(),
         leaving: false,
-        held: Held::No,
+        held: FinalizerOwner::No,
         published: Vec::new(),
         published_by_us: false,
         published_ports: Vec::new(),
@@ -157,7 +157,7 @@ impl World {
         }
         let known = self.index.service(&key).cloned();
         // Its end was seen, by its deletion or by whoever held it for a load balancer.
-        let is_over = service.kind != ServiceKind::LoadBalancer && service.held != Held::No;
+        let is_over = service.kind != ServiceKind::LoadBalancer && service.held != FinalizerOwner::No;
         if service.leaving || is_over {
             self.note_node_ports(service);
         }

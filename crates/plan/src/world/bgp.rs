@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     this host has the address, serves it, ──► its routes, to each ──► the host announces ──► and says what it announces
-//!     does not drain and is not excluded        peer (BgpWanted)        (announce/bgp)         (HostReport::bgp)
+//!     does not drain and is not excluded        peer (DesiredBgp)       (announce/bgp)         (HostReport::bgp)
 //! ```
 //! All hosts that serve an address announce it: routers spread clients over them.
 
@@ -10,16 +10,16 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Announce, Kind, Name, ObjectRef, Owner, Problem, Reason,
+    AnnounceMode, Kind, Name, ObjectRef, Owner, Problem, Reason,
     announced::AnnouncedReason,
-    bgp::{BgpWanted, PeerProgress, PeerReport},
-    fact::{AddressPool, AnnouncingObject, HostReport, Labels},
+    bgp::{DesiredBgp, PeerProgress, PeerReport},
+    fact::{AddressPool, AnnouncementObject, HostReport, Labels},
     load_balancer::Bind,
 };
 
 use super::{World, owners::OwnerState};
 use crate::{
-    announcing::{HostRoutes, Protocol, Served, host_labels},
+    announcing::{HostRoutes, Protocol, ServedAddress, host_labels},
     index::is_excluded,
 };
 
@@ -28,14 +28,14 @@ const RESTRICTS_BGP: [Kind; 3] = [Kind::BGPAdvertisement, Kind::BGPPeer, Kind::C
 
 impl World {
     /// What this host is to announce by BGP. Nothing, where this is no host or not all is known yet: then it stays as it was.
-    pub fn bgp(&self) -> Option<BgpWanted> {
+    pub fn bgp(&self) -> Option<DesiredBgp> {
         let host = self.roles.host.as_ref().filter(|_| self.are_listed(&RESTRICTS_BGP))?;
         let own = self.index.host(host)?;
         let labels = self.labels_of(host);
         let mut sessions = self.announcing.sessions(&labels, self.config.pools.cluster);
         let is_leaving = self.is_out(host);
         if sessions.is_empty() || is_leaving {
-            return Some(BgpWanted { sessions, is_leaving });
+            return Some(DesiredBgp { sessions, is_leaving });
         }
         let present = self.present().addresses;
         // What is announced of them is borrowed below.
@@ -49,7 +49,7 @@ impl World {
             addresses.iter().map(|(ip, owners)| self.labels_of_services(owners, **ip)).collect();
         for ((ip, owners), services) in addresses.iter().zip(&services) {
             let Some(pool) = self.pool_to_announce(**ip).filter(|_| !services.is_empty()) else { continue };
-            routes.add(&Served {
+            routes.add(&ServedAddress {
                 ip: **ip,
                 pool,
                 services,
@@ -58,7 +58,7 @@ impl World {
             });
         }
         routes.give(&mut sessions);
-        Some(BgpWanted { sessions, is_leaving })
+        Some(DesiredBgp { sessions, is_leaving })
     }
 
     /// They were listed once: what one of them restricts is not announced before it is read.
@@ -119,13 +119,13 @@ impl World {
     /// With `announce: auto`, a host that is in the network of an address announces it there instead.
     fn asks_bgp_here(&self, own: &HostReport, pool: &AddressPool, ip: IpAddr) -> bool {
         match pool.announce {
-            Some(Announce::Bgp) => true,
-            Some(Announce::Auto) => !own.networks.is_empty() && !is_in_network(own, ip),
+            Some(AnnounceMode::Bgp) => true,
+            Some(AnnounceMode::Auto) => !own.networks.is_empty() && !is_in_network(own, ip),
             _ => false,
         }
     }
 
-    pub(super) fn put_announcing(&mut self, it: &Arc<AnnouncingObject>) {
+    pub(super) fn put_announcing(&mut self, it: &Arc<AnnouncementObject>) {
         if self.announcing.put(it) {
             self.refresh_all_announced();
         }
@@ -246,7 +246,7 @@ impl World {
         });
         let problem = |ip: IpAddr| {
             // With `auto`, one of both is enough.
-            let is_auto = self.pool_of(ip).is_some_and(|it| it.announce == Some(Announce::Auto));
+            let is_auto = self.pool_of(ip).is_some_and(|it| it.announce == Some(AnnounceMode::Auto));
             if is_auto && self.hosts_way(ip).0 != AnnouncedReason::BgpFailed {
                 return None;
             }

@@ -6,17 +6,17 @@ use std::{
 };
 
 use seaway_model::{
-    Dirt, Kind, ObjectRef, Owner, Problem, Time, Unit,
-    config::{FrontDoor, Opens, Secrets},
+    Kind, ObjectRef, Owner, Problem, Time, Unit, WorkItem,
+    config::{FrontDoor, OpenPolicy, TlsSecrets},
     fact::Secret,
     load_balancer::{Certificate, HostPattern},
 };
 
 use super::World;
 use crate::{
-    annotations::Wishes,
+    annotations::ServiceOptions,
     basic_auth,
-    certificates::{CertificateCounts, Changed},
+    certificates::{CertificateChange, CertificateCounts},
     front_door,
     index::ServiceKey,
 };
@@ -79,10 +79,10 @@ impl World {
         let named: Vec<ObjectRef> = self.named().cloned().collect();
         for object in named {
             let before = self.shown_before(&object);
-            self.certificate_changed(&object, Changed { content: true, names: false }, &before);
+            self.certificate_changed(&object, CertificateChange { content: true, names: false }, &before);
         }
         self.note_lack_at_door();
-        self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+        self.dirt.insert(WorkItem::Unit(Unit::Status(front_door::owner())));
     }
 
     /// Where all Secrets are wanted, none is asked for by its name. Whether that is another than before.
@@ -94,7 +94,7 @@ impl World {
     fn wants_all_secrets(&self) -> bool {
         let door = &self.config.front_door;
         let mut all = std::iter::once(door).chain(door.entrances.values());
-        door.opens != Opens::Never && all.any(|it| it.tls.secrets == Secrets::All)
+        door.opens != OpenPolicy::Never && all.any(|it| it.tls.secrets == TlsSecrets::All)
     }
 
     /// Time has passed: for all that has an end.
@@ -110,7 +110,7 @@ impl World {
     fn age(&mut self, now: Time) {
         for object in self.certificates.set_time(now) {
             let before = self.shown_before(&object);
-            self.certificate_changed(&object, Changed { content: true, names: false }, &before);
+            self.certificate_changed(&object, CertificateChange { content: true, names: false }, &before);
         }
     }
 
@@ -195,8 +195,8 @@ impl World {
         Before { shown: self.is_shown(object), names: self.certificates.names_of(object).to_vec() }
     }
 
-    fn certificate_changed(&mut self, object: &ObjectRef, changed: Changed, before: &Before) {
-        if !self.settled || changed == Changed::default() {
+    fn certificate_changed(&mut self, object: &ObjectRef, changed: CertificateChange, before: &Before) {
+        if !self.settled || changed == CertificateChange::default() {
             return;
         }
         let users = self.certified.get(object).cloned().unwrap_or_default();
@@ -225,8 +225,8 @@ impl World {
             // What was told of it may hold no more: then the whole is concluded again.
             let well = self.outcomes.get(unit).is_some_and(|it| it.problems.is_empty());
             self.dirt.insert(match well {
-                true => Dirt::Certificate(unit.clone(), object.clone()),
-                false => Dirt::Unit(unit.clone()),
+                true => WorkItem::Certificate(unit.clone(), object.clone()),
+                false => WorkItem::Unit(unit.clone()),
             });
         }
         self.mark_door_statuses();
@@ -245,7 +245,7 @@ impl World {
     pub(super) fn note_secrets(&mut self, key: &ServiceKey) {
         let mut named = BTreeSet::new();
         if let Some(service) = self.index.service(key) {
-            let mut wishes = Wishes::of(&self.config.defaults);
+            let mut wishes = ServiceOptions::of(&self.config.defaults);
             wishes.read(&key.object(), &service.meta.annotations);
             named.extend(wishes.tls.objects(&key.namespace));
             named.extend(basic_auth::secret(service, &wishes));

@@ -10,8 +10,8 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Dirt, LoadBalancer, Owner, Unit,
-    fact::{Families, FamilyPolicy, Held, Service, ServiceKind},
+    Desired, LoadBalancer, Owner, Unit, WorkItem,
+    fact::{Families, FamilyPolicy, FinalizerOwner, Service, ServiceKind},
     load_balancer::Family,
     unit::{LbKey, Place, RemovedOwner},
 };
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Holds {
     /// What Services say; those that nobody holds are not here.
-    said: HashMap<ServiceKey, Held>,
+    said: HashMap<ServiceKey, FinalizerOwner>,
     /// What no cloud is to serve any more, with what was not seen absent yet.
     going: HashMap<Owner, BTreeSet<Unit>>,
 }
@@ -43,11 +43,11 @@ impl World {
     pub(super) fn in_cloud(&self, owner: &Owner, load_balancer: Arc<LoadBalancer>) -> Arc<LoadBalancer> {
         let object = owner.object();
         let key = ServiceKey::new(object.namespace, object.name);
-        let Some(mut outside) = load_balancer.options.outside.clone() else { return load_balancer };
+        let Some(mut outside) = load_balancer.options.cloud.clone() else { return load_balancer };
         outside.published = self.published.get(&key).cloned().unwrap_or_default();
         outside.unheld = !self.holds.said.contains_key(&key);
         let mut told = LoadBalancer::clone(&load_balancer);
-        told.options.outside = Some(outside);
+        told.options.cloud = Some(outside);
         Arc::new(told)
     }
 
@@ -55,18 +55,18 @@ impl World {
     pub(super) fn hold(&self, owner: &Owner) -> Desired {
         let awaited = self.holds.going.get(owner).is_some_and(|it| self.is_awaited(it));
         let holds = self.is_in_cloud(owner) && !self.is_given_away(owner);
-        if awaited || holds { Desired::Held } else { Desired::Absent }
+        if awaited || holds { Desired::Finalizer } else { Desired::Absent }
     }
 
     /// Who holds it, as the Service says.
-    pub(super) fn held(&self, key: &ServiceKey) -> Held {
+    pub(super) fn held(&self, key: &ServiceKey) -> FinalizerOwner {
         self.holds.said.get(key).copied().unwrap_or_default()
     }
 
     /// Keeps apart who holds it: we write that ourselves. True if it is another than before.
-    pub(super) fn note_held(&mut self, key: &ServiceKey, held: Held) -> bool {
+    pub(super) fn note_held(&mut self, key: &ServiceKey, held: FinalizerOwner) -> bool {
         let before = match held {
-            Held::No => self.holds.said.remove(key),
+            FinalizerOwner::No => self.holds.said.remove(key),
             _ => self.holds.said.insert(key.clone(), held),
         };
         before.unwrap_or_default() != held
@@ -82,7 +82,7 @@ impl World {
         self.look_at_adoption(key);
         let owner = self.index.service(key).map(|it| whose(it));
         if let Some(state) = owner.and_then(|it| self.owners.get(&it)) {
-            self.dirt.extend(state.units.iter().cloned().map(Dirt::Unit));
+            self.dirt.extend(state.units.iter().cloned().map(WorkItem::Unit));
         }
         // Whether a cloud has something for it is known by that alone.
         if self.index.service(key).is_some_and(|it| cloud_of(it, &self.config).is_none()) {
@@ -97,7 +97,7 @@ impl World {
         let others = self.holds.going.keys().filter(|it| Some(*it) != owner && it.object() == object);
         for other in others.cloned().collect::<Vec<_>>() {
             self.holds.going.remove(&other);
-            self.dirt.insert(Dirt::Unit(Unit::Hold(other)));
+            self.dirt.insert(WorkItem::Unit(Unit::Finalizer(other)));
         }
     }
 
@@ -116,8 +116,8 @@ impl World {
         let held = self.held(key);
         if self.is_in_cloud(&owner) {
             self.holds.going.remove(&owner);
-            if held == Held::No {
-                self.dirt.insert(Dirt::Unit(Unit::Hold(owner)));
+            if held == FinalizerOwner::No {
+                self.dirt.insert(WorkItem::Unit(Unit::Finalizer(owner)));
             }
         } else if self.is_ours_to_let_go(&service, held) && !self.holds.going.contains_key(&owner) {
             let units = self.might_have(&service);
@@ -143,7 +143,7 @@ impl World {
             }
         }
         fewer.retain(|owner| !self.holds.going.get(owner).is_some_and(|it| self.is_awaited(it)));
-        self.dirt.extend(fewer.into_iter().map(|owner| Dirt::Unit(Unit::Hold(owner))));
+        self.dirt.extend(fewer.into_iter().map(|owner| WorkItem::Unit(Unit::Finalizer(owner))));
     }
 
     /// Nobody waits for a group that is left to orphans.
@@ -157,15 +157,15 @@ impl World {
         let going: Vec<Owner> = self.holds.going.keys().cloned().collect();
         going.iter().for_each(|owner| self.mark_going(owner));
         let wanted: Vec<Owner> = self.owners.keys().filter(|it| self.is_in_cloud(it)).cloned().collect();
-        self.dirt.extend(wanted.into_iter().map(|owner| Dirt::Unit(Unit::Hold(owner))));
+        self.dirt.extend(wanted.into_iter().map(|owner| WorkItem::Unit(Unit::Finalizer(owner))));
     }
 
     fn mark_going(&mut self, owner: &Owner) {
         let units = self.holds.going.get(owner).cloned().unwrap_or_default();
         if !self.is_awaited(&units) {
-            self.dirt.insert(Dirt::Unit(Unit::Hold(owner.clone())));
+            self.dirt.insert(WorkItem::Unit(Unit::Finalizer(owner.clone())));
         }
-        self.dirt.extend(units.into_iter().map(Dirt::Unit));
+        self.dirt.extend(units.into_iter().map(WorkItem::Unit));
     }
 
     pub(super) fn is_in_cloud(&self, owner: &Owner) -> bool {
@@ -174,21 +174,21 @@ impl World {
     }
 
     /// Others hold their Services by the same word: what is not known to be of our clouds is left to them.
-    fn is_ours_to_let_go(&self, service: &Service, held: Held) -> bool {
+    fn is_ours_to_let_go(&self, service: &Service, held: FinalizerOwner) -> bool {
         if self.config.clouds.values().any(|it| it.absent) || self.is_left_to_others(service) {
             return false;
         }
         let in_cloud = cloud_of(service, &self.config).is_some();
         match (held, &service.kind) {
-            (Held::No, _) => false,
+            (FinalizerOwner::No, _) => false,
             (_, ServiceKind::LoadBalancer) if in_cloud => service.leaving,
-            (Held::ByUs, _) => true,
+            (FinalizerOwner::ByUs, _) => true,
             // Its load balancer is removed by its tags; without us, nobody would take the finalizer off.
-            (Held::ByOthers, ServiceKind::LoadBalancer) => {
+            (FinalizerOwner::ByOthers, ServiceKind::LoadBalancer) => {
                 service.leaving && self.adoption.ours.contains(&service.meta.uid)
             }
             // Without a class it was the other controller's, whose place we have.
-            (Held::ByOthers, _) => self.config.clouds.values().any(|it| it.classless),
+            (FinalizerOwner::ByOthers, _) => self.config.clouds.values().any(|it| it.classless),
         }
     }
 
@@ -210,8 +210,8 @@ impl World {
         let before = LoadBalancer::default();
         let planned = plan(&demand, demand.cloud_binds(), &BTreeSet::new(), self.given(), &before);
         let load_balancer = self.in_cloud(owner, planned.load_balancer);
-        let by_another = self.held(&key) == Held::ByOthers;
-        let outside = load_balancer.options.outside.as_ref()?;
+        let by_another = self.held(&key) == FinalizerOwner::ByOthers;
+        let outside = load_balancer.options.cloud.as_ref()?;
         let is_told = by_another || outside.named.is_some() || !outside.published.is_empty();
         let nodes = self.index.nodes().flat_map(|it| it.addresses.iter().copied()).collect();
         is_told.then_some(RemovedOwner { load_balancer, nodes, by_another })

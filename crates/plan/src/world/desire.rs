@@ -31,11 +31,11 @@ impl World {
             Unit::LoadBalancer(..) if self.is_orphan(unit) => Desired::Released,
             Unit::LoadBalancer(..) => Desired::Absent,
             Unit::SecurityGroup { .. } => match self.group(unit) {
-                Some(group) => Desired::Group(group),
+                Some(group) => Desired::SecurityGroup(group),
                 None if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
                 None => Desired::Absent,
             },
-            Unit::Presence(_) => Desired::Presence(self.present()),
+            Unit::HostAddresses(_) => Desired::HostAddresses(self.present()),
             // With the version that this was planned with: what was written since is not overwritten unread.
             Unit::Address(ip) if self.lost_time.is_to_be_written_again(*ip) => Desired::Absent,
             Unit::Address(ip) => self.ledger.address(*ip).map_or(Desired::Absent, |it| {
@@ -46,7 +46,7 @@ impl World {
             Unit::Name(_) => Desired::Absent,
             Unit::CertificateOrder(host) => self.order(host),
             Unit::DnsName(name) => self.desired_dns_name(name),
-            Unit::Hold(owner) => self.hold(owner),
+            Unit::Finalizer(owner) => self.hold(owner),
             Unit::Status(owner) => {
                 self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
             }

@@ -15,8 +15,8 @@ use std::{
 };
 
 use seaway_model::{
-    Config, Desired, Dirt, Name, Owner, Problem, Reason, Time, Unit,
-    dns::{DnsName, DnsZone, MOST_ADDRESSES},
+    Config, Desired, Name, Owner, Problem, Reason, Time, Unit, WorkItem,
+    dns::{DnsName, DnsZone, MAX_ADDRESSES},
     fact::{Service, ServiceKind},
     outcome::UnitState,
     unit::Place,
@@ -130,7 +130,7 @@ impl World {
     fn look_at_name(&mut self, name: &Name) {
         self.dns_names.stale.insert(name.clone());
         let owners = self.dns_names.claims.get(name).into_iter().flatten();
-        self.dirt.extend(owners.map(|(_, owner)| Dirt::Unit(Unit::Status(owner.clone()))));
+        self.dirt.extend(owners.map(|(_, owner)| WorkItem::Unit(Unit::Status(owner.clone()))));
     }
 
     /// Who led meanwhile may have changed them.
@@ -242,7 +242,7 @@ impl World {
         let mut names = std::mem::take(&mut self.dns_names.stale);
         if !self.dns_names.of.is_empty() {
             let owners = self.dirt.iter().filter_map(|it| match it {
-                Dirt::Unit(Unit::Status(owner)) => self.dns_names.of.get(owner),
+                WorkItem::Unit(Unit::Status(owner)) => self.dns_names.of.get(owner),
                 _ => None,
             });
             names.extend(owners.flatten().cloned());
@@ -263,7 +263,7 @@ impl World {
                 Some(now) => self.dns_names.told.insert(name.clone(), now),
                 None => self.dns_names.told.remove(&name),
             };
-            self.dirt.insert(Dirt::Unit(Unit::DnsName(name)));
+            self.dirt.insert(WorkItem::Unit(Unit::DnsName(name)));
         }
     }
 
@@ -437,7 +437,7 @@ impl World {
     pub(super) fn note_withdrawn_name(&mut self, unit: &Unit) {
         if matches!(unit, Unit::DnsName(_)) && self.drains && !self.still_published() {
             let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
-            self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+            self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(WorkItem::Unit));
         }
     }
 }
@@ -451,9 +451,9 @@ fn service_of(owner: &Owner) -> Name {
 /// Of too many, as many of each family as there are.
 fn within_an_answer(all: BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
     let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = all.into_iter().partition(IpAddr::is_ipv4);
-    let of_v6 = v6.len().min(MOST_ADDRESSES / 2);
-    let of_v4 = v4.len().min(MOST_ADDRESSES.saturating_sub(of_v6));
-    let of_v6 = MOST_ADDRESSES.saturating_sub(of_v4);
+    let of_v6 = v6.len().min(MAX_ADDRESSES / 2);
+    let of_v4 = v4.len().min(MAX_ADDRESSES.saturating_sub(of_v6));
+    let of_v6 = MAX_ADDRESSES.saturating_sub(of_v4);
     v4.into_iter().take(of_v4).chain(v6.into_iter().take(of_v6)).collect()
 }
 

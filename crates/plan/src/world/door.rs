@@ -7,17 +7,17 @@ use std::{
 };
 
 use seaway_model::{
-    Dirt, Kind, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit,
-    config::{Opens, OtherHosts, Routes},
+    Kind, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit, WorkItem,
+    config::{FrontDoorRoutes, OpenPolicy, UnlistedHosts},
     fact::NameOwner,
     load_balancer::{Bind, HostPattern},
-    outcome::Serving,
+    outcome::ServingSocket,
 };
 
 use super::{World, announced::by_hosts, entrances::EntranceState, orders::Orders};
 use crate::{
-    front_door::{self, Effects, FirstClaims, FrontDoor, FrontDoorView},
-    index::{Given, ServiceKey},
+    front_door::{self, FirstClaims, FrontDoor, FrontDoorChange, FrontDoorView},
+    index::{PlanContext, ServiceKey},
     ledger::{Claim, Grant},
 };
 
@@ -38,8 +38,8 @@ pub(super) struct Door {
 }
 
 impl World {
-    pub(crate) fn given(&self) -> Given<'_> {
-        Given {
+    pub(crate) fn given(&self) -> PlanContext<'_> {
+        PlanContext {
             index: &self.index,
             config: &self.config,
             host: self.roles.host.as_ref(),
@@ -72,7 +72,7 @@ impl World {
     pub fn first_claims(&self) -> Option<FirstClaims> {
         let settings = &self.config.front_door;
         let told = [Kind::HTTPRoute, Kind::NameOwner].iter().all(|kind| self.synced.contains(kind));
-        let is_kept = settings.opens != Opens::Never && settings.owners.others == OtherHosts::First;
+        let is_kept = settings.opens != OpenPolicy::Never && settings.owners.others == UnlistedHosts::First;
         (self.settled && told && is_kept).then(|| self.door.guests.first_claims())
     }
 
@@ -85,8 +85,8 @@ impl World {
         self.guests_changed(|door, given| door.serve_again(key, given));
     }
 
-    fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
-        let given = Given {
+    fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, PlanContext<'_>) -> T) -> T {
+        let given = PlanContext {
             index: &self.index,
             config: &self.config,
             host: self.roles.host.as_ref(),
@@ -95,22 +95,22 @@ impl World {
         change(&mut self.door.guests, given)
     }
 
-    fn guests_changed(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> Effects) {
+    fn guests_changed(&mut self, change: impl FnOnce(&mut FrontDoor, PlanContext<'_>) -> FrontDoorChange) {
         let effects = self.with_guests(change);
-        if effects == Effects::default() {
+        if effects == FrontDoorChange::default() {
             return;
         }
         for key in &effects.served {
             self.note_members_at_door(key);
             self.note_share_at_door(key);
         }
-        self.dirt.extend(effects.told.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+        self.dirt.extend(effects.told.into_iter().map(|owner| WorkItem::Unit(Unit::Status(owner))));
         let owner = front_door::owner();
         for name in effects.names {
             let unit = Unit::Name(name.clone());
             if self.door.guests.wants_name(&name) {
                 super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
-                self.dirt.insert(Dirt::Unit(unit));
+                self.dirt.insert(WorkItem::Unit(unit));
             } else {
                 self.disown(&owner, &unit);
             }
@@ -123,7 +123,7 @@ impl World {
             let units: Vec<Unit> = self.all_door_units().cloned().collect();
             for unit in units {
                 let its = effects.pools.iter().filter(|id| self.door_pool(&unit, id).is_some());
-                let its: Vec<Dirt> = its.map(|id| Dirt::Pool(unit.clone(), id.clone())).collect();
+                let its: Vec<WorkItem> = its.map(|id| WorkItem::Pool(unit.clone(), id.clone())).collect();
                 self.dirt.extend(its);
             }
             self.mark_door_statuses();
@@ -198,7 +198,7 @@ impl World {
         }
         for unit in units.into_iter().filter(|unit| !before.contains(unit)) {
             super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
-            self.dirt.insert(Dirt::Unit(unit));
+            self.dirt.insert(WorkItem::Unit(unit));
         }
         self.regrant(touched);
         self.replan_door();
@@ -232,8 +232,8 @@ impl World {
         self.listens(&owner, grant.as_ref().map(|it| it.ports.clone()).unwrap_or_default());
         if self.door.grant != grant || self.door.problems != problems {
             (self.door.grant, self.door.problems) = (grant, problems);
-            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
-            self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+            self.dirt.extend(self.door.units.iter().cloned().map(WorkItem::Unit));
+            self.dirt.insert(WorkItem::Unit(Unit::Status(owner)));
         }
     }
 
@@ -264,25 +264,26 @@ impl World {
         self.door.guests.pools().get(id).filter(|_| is_there).cloned()
     }
 
-    pub(super) fn door_serving(&self) -> Vec<Serving> {
+    pub(super) fn door_serving(&self) -> Vec<ServingSocket> {
         if self.roles.host.is_none() {
             return self.door_served_by_hosts();
         }
         let outcomes = self.door.units.iter().filter_map(|unit| self.outcomes.get(unit));
-        let mut serving: Vec<Serving> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
+        let mut serving: Vec<ServingSocket> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
         serving.sort();
         serving.dedup();
         serving
     }
 
     /// Who has no data plane has the word of hosts: each that takes somebody new has a front door.
-    fn door_served_by_hosts(&self) -> Vec<Serving> {
+    fn door_served_by_hosts(&self) -> Vec<ServingSocket> {
         if self.door.grant.is_none() || self.index.hosts().all(|it| it.drain) {
             return Vec::new();
         }
         let ids = self.door.guests.ids(self.given());
         let ips = self.door_binds().into_iter().filter_map(|it| Bind::ip(&it));
-        ips.flat_map(|ip| ids.iter().map(move |it| Serving { ip, protocol: it.l4, port: it.port })).collect()
+        ips.flat_map(|ip| ids.iter().map(move |it| ServingSocket { ip, protocol: it.l4, port: it.port }))
+            .collect()
     }
 
     /// What the front door itself is told, while it is open.
@@ -306,7 +307,7 @@ impl World {
         units: impl Iterator<Item = &'w Unit>,
         own: impl Iterator<Item = &'w Problem>,
         addresses: Vec<std::net::IpAddr>,
-        serving: Vec<Serving>,
+        serving: Vec<ServingSocket>,
     ) -> Status {
         let owner = front_door::owner_of(entrance);
         let told = units.filter_map(|unit| self.outcomes.get(unit)).flat_map(|it| &it.problems);
@@ -322,7 +323,7 @@ impl World {
             problems: problems.into_iter().collect(),
             pool: None,
             announced: Some(by_hosts()),
-            shown: seaway_model::outcome::Shown::default(),
+            shown: seaway_model::outcome::PublishedAs::default(),
             waits: None,
             takes_over: true,
             unreported: false,
@@ -337,13 +338,13 @@ impl World {
         let Some(told) = self.door.guests.told(owner) else { return own };
         let mut status = own.unwrap_or_else(|| {
             let entrances = if told.leads { self.door.guests.entrances_of(owner) } else { Vec::new() };
-            let serving: BTreeSet<Serving> = entrances
+            let serving: BTreeSet<ServingSocket> = entrances
                 .iter()
                 .flat_map(|it| {
                     it.as_ref().map_or_else(|| self.door_serving(), |it| self.entrance_serving(it))
                 })
                 .collect();
-            let serving: Vec<Serving> = serving.into_iter().collect();
+            let serving: Vec<ServingSocket> = serving.into_iter().collect();
             let main = || self.door_binds().iter().filter_map(Bind::ip).collect();
             let addresses = entrances
                 .iter()
@@ -358,7 +359,7 @@ impl World {
                 problems: self.reported.get(&owner.object()).into_iter().flatten().cloned().collect(),
                 pool: None,
                 announced: told.leads.then(by_hosts),
-                shown: seaway_model::outcome::Shown::default(),
+                shown: seaway_model::outcome::PublishedAs::default(),
                 waits: None,
                 takes_over: true,
                 unreported: false,
@@ -385,7 +386,7 @@ impl World {
     /// The door's Unit came out otherwise: everybody who is there hears of it.
     pub(super) fn tell_guests(&mut self) {
         let owners = self.door.guests.owners().into_iter().chain(self.door_owners());
-        self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner))));
+        self.dirt.extend(owners.map(|owner| WorkItem::Unit(Unit::Status(owner))));
     }
 
     pub(super) fn door_problems(&self) -> BTreeSet<Problem> {
@@ -400,9 +401,9 @@ impl World {
     pub(super) fn is_foreign_route(&self, object: &ObjectRef) -> bool {
         let settings = &self.config.front_door;
         // A route that cannot be read names no Gateway: it concerns whoever reads routes at all.
-        let read = || settings.routes == Routes::Never || settings.opens == Opens::Never;
+        let read = || settings.routes == FrontDoorRoutes::Never || settings.opens == OpenPolicy::Never;
         object.kind == Kind::HTTPRoute
-            && settings.routes != Routes::All
+            && settings.routes != FrontDoorRoutes::All
             && self.index.route(object).map_or_else(read, |it| !front_door::is_here(it, settings))
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Change, Desired, Dirt, Fact, Outcome, outcome::UnitState, unit::Unit};
+use seaway_model::{Change, Desired, Fact, Outcome, WorkItem, outcome::UnitState, unit::Unit};
 
 use super::World;
 
 /// Feeds all `changes`, and answers each claim of an address as if it had been written.
 pub fn dry_run(world: &mut World, changes: impl IntoIterator<Item = Change>) {
-    let mut waiting: Vec<Dirt> = changes.into_iter().flat_map(|change| world.apply(change)).collect();
+    let mut waiting: Vec<WorkItem> = changes.into_iter().flat_map(|change| world.apply(change)).collect();
     // Each round can only free or grant addresses; the bound is for the reader's peace, and the loop ends long before.
     for _ in 0..1_000 {
         let claims: Vec<Unit> = waiting

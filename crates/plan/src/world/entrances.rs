@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, Owner, Problem, Reason, Status, Unit, config::Opens, load_balancer::Bind,
-    outcome::Serving,
+    LoadBalancer, Name, Owner, Problem, Reason, Status, Unit, WorkItem, config::OpenPolicy,
+    load_balancer::Bind, outcome::ServingSocket,
 };
 
 use super::World;
@@ -40,14 +40,14 @@ impl World {
     }
 
     pub(super) fn mark_doors(&mut self) {
-        let units: Vec<Dirt> = self.all_door_units().cloned().map(Dirt::Unit).collect();
+        let units: Vec<WorkItem> = self.all_door_units().cloned().map(WorkItem::Unit).collect();
         self.dirt.extend(units);
         self.mark_door_statuses();
     }
 
     pub(super) fn mark_door_statuses(&mut self) {
         let owners = self.door_owners();
-        self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+        self.dirt.extend(owners.into_iter().map(|owner| WorkItem::Unit(Unit::Status(owner))));
     }
 
     pub(super) fn door_owners(&self) -> Vec<Owner> {
@@ -63,13 +63,13 @@ impl World {
         for name in gone {
             self.close_entrance(&name);
             self.door.entrances.remove(&name);
-            self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner_of(Some(&name)))));
+            self.dirt.insert(WorkItem::Unit(Unit::Status(front_door::owner_of(Some(&name)))));
         }
         for (name, settings) in &door.entrances {
             let opens = match door.opens {
-                Opens::Never => false,
-                Opens::Always => true,
-                Opens::WhenNeeded => self.door.guests.leads_at(Some(name)),
+                OpenPolicy::Never => false,
+                OpenPolicy::Always => true,
+                OpenPolicy::WhenNeeded => self.door.guests.leads_at(Some(name)),
             };
             self.door.entrances.entry(name.clone()).or_default();
             if !opens {
@@ -94,7 +94,7 @@ impl World {
             }
             for unit in units.into_iter().filter(|unit| !before.contains(unit)) {
                 super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
-                self.dirt.insert(Dirt::Unit(unit));
+                self.dirt.insert(WorkItem::Unit(unit));
             }
             self.regrant(touched);
         }
@@ -114,7 +114,7 @@ impl World {
         let touched = self.ledger.release(&owner);
         self.regrant(touched);
         self.listens(&owner, Vec::new());
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        self.dirt.insert(WorkItem::Unit(Unit::Status(owner)));
     }
 
     /// Their addresses may be others now.
@@ -154,8 +154,8 @@ impl World {
             let Some(state) = self.door.entrances.get_mut(name) else { continue };
             if state.grant != grant || state.problems != problems {
                 (state.grant, state.problems) = (grant, problems);
-                self.dirt.extend(state.units.iter().cloned().map(Dirt::Unit));
-                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+                self.dirt.extend(state.units.iter().cloned().map(WorkItem::Unit));
+                self.dirt.insert(WorkItem::Unit(Unit::Status(owner)));
             }
         }
     }
@@ -198,7 +198,7 @@ impl World {
         self.door.guests.pools().get(id).filter(|_| is_there).cloned()
     }
 
-    pub(super) fn entrance_serving(&self, name: &Name) -> Vec<Serving> {
+    pub(super) fn entrance_serving(&self, name: &Name) -> Vec<ServingSocket> {
         let Some(state) = self.door.entrances.get(name) else { return Vec::new() };
         if self.roles.host.is_none() {
             // Who has no data plane has the word of hosts.
@@ -206,10 +206,10 @@ impl World {
                 return Vec::new();
             }
             let ports = state.grant.iter().flat_map(|it| &it.ports);
-            return ports.map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port }).collect();
+            return ports.map(|(ip, id)| ServingSocket { ip: *ip, protocol: id.l4, port: id.port }).collect();
         }
         let outcomes = state.units.iter().filter_map(|unit| self.outcomes.get(unit));
-        let serving: BTreeSet<Serving> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
+        let serving: BTreeSet<ServingSocket> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
         serving.into_iter().collect()
     }
 

@@ -8,7 +8,7 @@ use std::{
     net::IpAddr,
 };
 
-use seaway_model::{AddressState, Dirt, Outcome, Unit, fact::HostReport, outcome::Serving};
+use seaway_model::{AddressState, Outcome, Unit, WorkItem, fact::HostReport, outcome::ServingSocket};
 
 use super::World;
 
@@ -59,7 +59,7 @@ impl World {
                 self.lost_time.forget(ip);
                 let touched = self.ledger.released(ip);
                 self.regrant(touched);
-                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+                self.dirt.insert(WorkItem::Unit(Unit::Address(ip)));
             }
         }
     }
@@ -115,6 +115,6 @@ impl World {
     }
 }
 
-fn sockets(outcome: Option<&Outcome>) -> &[Serving] {
+fn sockets(outcome: Option<&Outcome>) -> &[ServingSocket] {
     outcome.map_or(&[], |it| &it.serving)
 }

@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    Dirt, Group, L4, Unit,
+    L4, NodeSecurityGroup, Unit, WorkItem,
     fact::{Node, Service, ServiceKind},
-    group::Openings,
+    group::NodeAccess,
 };
 
 use super::{World, asked::node_ports};
@@ -18,13 +18,13 @@ use crate::{
 
 impl World {
     /// Nothing, where nobody wants it any more.
-    pub(super) fn group(&self, unit: &Unit) -> Option<Arc<Group>> {
+    pub(super) fn group(&self, unit: &Unit) -> Option<Arc<NodeSecurityGroup>> {
         let owners = self.unit_owners.get(unit)?;
         let openings = owners.iter().filter_map(|owner| {
             let openings = self.owners.get(owner)?.planned.openings.clone()?;
             // What is open for one that is not adopted stays, and nothing is opened for it.
             let openings = match self.awaits_adoption(owner) {
-                Some(_) => Arc::new(Openings { frozen: true, ..Openings::clone(&openings) }),
+                Some(_) => Arc::new(NodeAccess { frozen: true, ..NodeAccess::clone(&openings) }),
                 None => openings,
             };
             Some((owner.clone(), openings))
@@ -41,7 +41,12 @@ impl World {
             !kept.is_empty() || !is_excluded(node) && is_passed_over()
         });
         let passed_over = others.flat_map(|it| it.addresses.iter().copied()).collect();
-        Some(Arc::new(Group { openings: openings.collect(), nodes: nodes.collect(), passed_over, kept }))
+        Some(Arc::new(NodeSecurityGroup {
+            openings: openings.collect(),
+            nodes: nodes.collect(),
+            passed_over,
+            kept,
+        }))
     }
 
     /// Node ports of a Service that is not ours, or not any more: its load balancer may be one that Seaway released a moment ago, and
@@ -80,7 +85,7 @@ impl World {
     /// One of their owners wants something else.
     pub(super) fn groups_changed(&mut self, units: &[Unit]) {
         let groups = units.iter().filter(|it| matches!(it, Unit::SecurityGroup { .. }));
-        self.dirt.extend(groups.cloned().map(Dirt::Unit));
+        self.dirt.extend(groups.cloned().map(WorkItem::Unit));
     }
 
     /// Nodes are chosen by their labels, where somebody does that.
@@ -94,6 +99,6 @@ impl World {
 
     pub(super) fn nodes_changed(&mut self) {
         let groups = self.unit_owners.keys().filter(|it| matches!(it, Unit::SecurityGroup { .. }));
-        self.dirt.extend(groups.cloned().map(Dirt::Unit));
+        self.dirt.extend(groups.cloned().map(WorkItem::Unit));
     }
 }

@@ -10,18 +10,18 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Dirt, Fact, ListenerId, LoadBalancer, Name, Owner, Problem, Reason, Unit,
-    fact::{FamilyPolicy, HostReport, HostSays, NotServed},
+    Address, AddressState, Fact, ListenerId, LoadBalancer, Name, Owner, Problem, Reason, Unit, WorkItem,
+    fact::{FamilyPolicy, HostReport, HostStatus, UnservedAddress},
     layer2::{Layer2Progress, Layer2State},
     load_balancer::{Bind, Family},
-    outcome::Serving,
+    outcome::ServingSocket,
     unit::Place,
 };
 
 use super::{World, owners::OwnerState, report_limit::limited};
 use crate::{
     index::{EXCLUDED, ServiceKey, is_control_plane, is_excluded},
-    ledger::{HostNode, Touched},
+    ledger::{HostNode, LedgerChange},
     members::members,
     service::beside_nodes,
 };
@@ -30,7 +30,7 @@ use crate::{
 pub(super) const NOTHING_APPLIED: u64 = 1;
 
 /// Of each Service.
-pub(super) type PublishedPorts = BTreeMap<ServiceKey, Vec<Serving>>;
+pub(super) type PublishedPorts = BTreeMap<ServiceKey, Vec<ServingSocket>>;
 
 impl World {
     /// What the cluster says of a host's Node: which of its addresses are published follows from it.
@@ -75,7 +75,7 @@ impl World {
 
     /// Where a running process says that owners are served, told before anything is planned: of those who ask for one port of
     /// the host, who has it keeps it.
-    pub fn was_served(&mut self, owner: Owner, at: &Serving) {
+    pub fn was_served(&mut self, owner: Owner, at: &ServingSocket) {
         self.ledger.answered(owner, at.ip, ListenerId { l4: at.protocol, port: at.port });
     }
 
@@ -100,7 +100,7 @@ impl World {
         ips.extend(self.written_between(before.applied.min(now.applied), before.applied.max(now.applied)));
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
-        self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        self.dirt.extend(owners.into_iter().map(|owner| WorkItem::Unit(Unit::Status(owner.clone()))));
     }
 
     /// What a host says of itself.
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// Which of its addresses may be published.
-    pub(super) fn put_host(&mut self, report: &HostReport) -> Touched {
+    pub(super) fn put_host(&mut self, report: &HostReport) -> LedgerChange {
         let is_ours = self.roles.host.as_ref() == Some(&report.host);
         match &self.declared {
             Some(_) if is_ours => {
@@ -150,7 +150,7 @@ impl World {
     /// No member may be at its addresses. What this host says of itself it knows; nobody else has to believe it.
     pub(super) fn bar_host(&mut self, report: &HostReport) {
         let is_ours = self.roles.host.as_ref() == Some(&report.host);
-        let barred = if is_ours { report.addresses.clone() } else { report.own() };
+        let barred = if is_ours { report.addresses.clone() } else { report.own_addresses() };
         let dependents = self.index.own.set_host(&report.host, &barred);
         self.replan_dependents(dependents);
     }
@@ -171,7 +171,7 @@ impl World {
             return;
         }
         let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
-        self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+        self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(WorkItem::Unit));
         self.look_at_all_names();
     }
 
@@ -204,19 +204,20 @@ impl World {
     }
 
     /// What hosts serve of an owner, as far as they tell: who serves nothing itself has only their word.
-    pub(super) fn served_by_hosts(&self, state: &OwnerState) -> Vec<Serving> {
+    pub(super) fn served_by_hosts(&self, state: &OwnerState) -> Vec<ServingSocket> {
         let load_balancer = &state.planned.load_balancer;
         let hosts: Vec<&HostReport> = self.hosts_for(state).collect();
         let reached = |bind: &Bind| hosts.iter().any(|host| self.is_at(host, bind, state));
         let ips = load_balancer.binds.iter().filter(|bind| reached(bind)).filter_map(Bind::ip);
-        let at =
-            |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
+        let at = |ip| {
+            load_balancer.listeners.keys().map(move |it| ServingSocket { ip, protocol: it.l4, port: it.port })
+        };
         ips.flat_map(at).collect()
     }
 
     /// How many of its addresses are to be served before it is ready: nobody waits for hosts that are not to serve it, or
     /// for the other family of a Service that only prefers to have both.
-    pub(super) fn wanted_binds(&self, state: &OwnerState, serving: &[Serving]) -> usize {
+    pub(super) fn wanted_binds(&self, state: &OwnerState, serving: &[ServingSocket]) -> usize {
         let binds = &state.planned.load_balancer.binds;
         let Some(demand) = state.demand.as_ref().filter(|_| self.roles.host.is_none()) else {
             return binds.len();
@@ -290,7 +291,7 @@ impl World {
     }
 
     /// Nothing, if this is no host.
-    pub fn said(&self) -> Option<HostSays> {
+    pub fn said(&self) -> Option<HostStatus> {
         // While all is told again, nobody knows what is an exception.
         if !self.settled {
             return None;
@@ -298,13 +299,13 @@ impl World {
         let own = self.index.host(self.roles.host.as_ref()?)?;
         let wanted = self.present();
         let mut said =
-            HostSays { applied: own.applied, addresses: own.addresses.clone(), ..HostSays::default() };
+            HostStatus { applied: own.applied, addresses: own.addresses.clone(), ..HostStatus::default() };
         // Hosts that only stand by say nothing: whoever announces does.
         let is_news = |it: &&Layer2State| it.what != Layer2Progress::Standby;
         let mut layer2: Vec<_> = own.layer2.iter().filter(|(_, it)| is_news(it)).collect();
         // Of many, what is wrong first.
         layer2.sort_by_key(|(_, it)| it.what.is_announcing());
-        let layer2 = layer2.into_iter().take(HostSays::MOST_LAYER2);
+        let layer2 = layer2.into_iter().take(HostStatus::MAX_LAYER2);
         said.layer2 = layer2.map(|(ip, it)| (*ip, it.clone())).collect();
         said.bgp = own.bgp.clone();
         said.held = own.holds.iter().copied().filter(|ip| !wanted.addresses.contains_key(ip)).collect();
@@ -318,13 +319,15 @@ impl World {
                 continue;
             }
             match self.why_not(missing.into_iter().chain(owners)) {
-                Some((reason, message)) => said.not_served.push(NotServed { address: *ip, reason, message }),
+                Some((reason, message)) => {
+                    said.not_served.push(UnservedAddress { address: *ip, reason, message })
+                }
                 // Under way.
                 None => said.applied = said.applied.min(version.saturating_sub(1)),
             }
         }
         let version = |ip| self.addresses.get(&ip).map_or(0, |it| it.version);
-        let mut said = limited(said, HostSays::MOST_LISTED, version);
+        let mut said = limited(said, HostStatus::MAX_LISTED, version);
         // By 0 it would say that it tells all it holds, of an Address, too, that it has heard of and not yet said so.
         said.applied = said.applied.max(NOTHING_APPLIED);
         Some(said)
@@ -332,12 +335,12 @@ impl World {
 
     /// As [`World::said`]; or as it was said `before`, where this host is only further than it was and nobody waits for that:
     /// no address that it serves was written since, and none that is being released.
-    pub fn said_after(&self, before: Option<&HostSays>) -> Option<HostSays> {
+    pub fn said_after(&self, before: Option<&HostStatus>) -> Option<HostStatus> {
         let said = self.said()?;
         let Some(before) = before else { return Some(said) };
         let is_further = before.applied != 0
             && before.applied < said.applied
-            && HostSays { applied: said.applied, ..before.clone() } == said;
+            && HostStatus { applied: said.applied, ..before.clone() } == said;
         if !is_further {
             return Some(said);
         }
@@ -354,17 +357,18 @@ impl World {
         let Some(state) = self.owners.get(owner).filter(|_| !self.drains) else { return true };
         let load_balancer = &state.planned.load_balancer;
         let bound = load_balancer.binds.contains(&Bind::Ledger(ip));
-        let serving =
-            |unit: &Unit, at: &Serving| self.outcomes.get(unit).is_some_and(|it| it.serving.contains(at));
-        let open = |at: &Serving| state.units.iter().any(|unit| serving(unit, at));
+        let serving = |unit: &Unit, at: &ServingSocket| {
+            self.outcomes.get(unit).is_some_and(|it| it.serving.contains(at))
+        };
+        let open = |at: &ServingSocket| state.units.iter().any(|unit| serving(unit, at));
         let mut sockets =
-            load_balancer.listeners.keys().map(|it| Serving { ip, protocol: it.l4, port: it.port });
+            load_balancer.listeners.keys().map(|it| ServingSocket { ip, protocol: it.l4, port: it.port });
         !bound || sockets.all(|at| open(&at))
     }
 
     /// What drivers of this host told one of them.
     fn why_not<'a>(&self, owners: impl Iterator<Item = &'a Owner>) -> Option<(Reason, Name)> {
-        let presence = self.roles.host.clone().map(Unit::Presence);
+        let presence = self.roles.host.clone().map(Unit::HostAddresses);
         for owner in owners {
             let units = self.owners.get(owner).into_iter().flat_map(|it| &it.units).chain(&presence);
             let told = units.filter_map(|unit| self.outcomes.get(unit)).flat_map(|it| &it.problems);

@@ -13,13 +13,13 @@ use std::{
 };
 
 use seaway_model::{
-    Announce, Dirt, Fact, Kind, ListenerId, Name, Owner, Problem, Reason, Time, Unit,
+    AnnounceMode, Fact, Kind, ListenerId, Name, Owner, Problem, Reason, Time, Unit, WorkItem,
     announced::AnnouncedReason,
     bgp::BgpReport,
     fact::{AddressPool, HostReport, Labels},
     layer2::{Layer2Peer, Layer2Progress, Layer2State},
     load_balancer::{Bind, MemberState},
-    outcome::Serving,
+    outcome::ServingSocket,
     unit::Place,
 };
 
@@ -91,7 +91,7 @@ impl World {
             return (is_unseen && own.layer2.contains_key(&ip)).then(BTreeSet::new);
         };
         // Elsewhere than in its network, a host with peers announces it by BGP.
-        let is_auto = pool.announce == Some(Announce::Auto);
+        let is_auto = pool.announce == Some(AnnounceMode::Auto);
         if is_auto && has_peers && !own.networks.is_empty() && !is_in_network(own, ip) {
             return None;
         }
@@ -105,7 +105,7 @@ impl World {
         let is_local_only = state.demand.as_ref().is_some_and(|it| it.service.local_only);
         let load_balancer = &state.planned.load_balancer;
         let mut members = load_balancer.pools.values().flat_map(|it| &it.members);
-        let is_open = |at: &Serving| {
+        let is_open = |at: &ServingSocket| {
             let id = ListenerId { l4: at.protocol, port: at.port };
             at.ip == ip && load_balancer.listeners.contains_key(&id)
         };
@@ -124,7 +124,7 @@ impl World {
                 // Of a Node, not those of its bridges and tunnels.
                 let node = self.index.node(&it.host);
                 let of_node = node.map(|it| it.addresses.clone()).filter(|it| !it.is_empty());
-                (it.host.clone(), of_node.unwrap_or_else(|| it.own()))
+                (it.host.clone(), of_node.unwrap_or_else(|| it.own_addresses()))
             })
             .collect();
         let written = self.config.layer2.peers.iter().filter(|it| it.name != *own);
@@ -143,7 +143,7 @@ impl World {
         let is_ours = self.roles.host.as_ref() == Some(&now.host);
         if is_ours && self.drains && before.is_some_and(announces) && !announces(now) {
             let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
-            self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+            self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(WorkItem::Unit));
         }
     }
 
@@ -218,7 +218,7 @@ impl World {
         });
         let problem = |ip: IpAddr| {
             // With `auto`, one of both is enough.
-            let is_auto = self.pool_of(ip).is_some_and(|it| it.announce == Some(Announce::Auto));
+            let is_auto = self.pool_of(ip).is_some_and(|it| it.announce == Some(AnnounceMode::Auto));
             if is_auto && self.hosts_way(ip).0 != AnnouncedReason::Layer2Failed {
                 return None;
             }

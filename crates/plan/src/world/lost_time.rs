@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Address, AddressState, Dirt, Name, Unit, fact::HostReport};
+use seaway_model::{Address, AddressState, Name, Unit, WorkItem, fact::HostReport};
 
 use super::World;
 
@@ -145,7 +145,7 @@ impl World {
         for lost in self.lost_time.addresses.values().filter(|it| !self.addresses.contains_key(&it.ip)) {
             self.ledger.reserve_lost(lost);
         }
-        let again = self.lost_time.to_write_again().map(|ip| Dirt::Unit(Unit::Address(ip)));
+        let again = self.lost_time.to_write_again().map(|ip| WorkItem::Unit(Unit::Address(ip)));
         self.dirt.extend(again);
     }
 

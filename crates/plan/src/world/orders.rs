@@ -13,17 +13,17 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Dirt, Kind, L4, Name, ObjectRef, Problem, Reason, Unit,
+    Desired, Kind, L4, Name, ObjectRef, Problem, Reason, Unit, WorkItem,
     acme::{Acme, CertificateOrder, Challenge, ChallengeType, ordered_certificate},
 };
 
 use super::World;
-use crate::front_door::{self, AnswerChange, Orderable, Unprovable};
+use crate::front_door::{self, ChallengeEffect, ChallengeProblem, OrderableHosts};
 
 /// Host names whose certificates are ordered, and where.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    of: Orderable,
+    of: OrderableHosts,
     from: Option<Acme>,
     /// What they follow from has changed.
     pub(super) are_stale: bool,
@@ -31,7 +31,7 @@ pub(super) struct Orders {
 
 impl Orders {
     /// Tells what was ordered before.
-    fn replace(&mut self, of: Orderable, from: Option<Acme>) -> Orderable {
+    fn replace(&mut self, of: OrderableHosts, from: Option<Acme>) -> OrderableHosts {
         std::mem::replace(self, Orders { of, from, are_stale: false }).of
     }
 
@@ -54,7 +54,7 @@ impl World {
         let is_wanted = acme.is_some() && is_here && self.all_door_units().next().is_some();
         let wanted = match is_wanted {
             true => self.door.guests.orderable(self.given()),
-            false => Orderable::default(),
+            false => OrderableHosts::default(),
         };
         let known = &self.door.orders;
         let elsewhere = known.from != acme;
@@ -76,7 +76,7 @@ impl World {
                 continue;
             }
             self.door.guests.expect(host, now.hosts.contains_key(host), now.entrances(host));
-            self.dirt.insert(Dirt::Unit(unit));
+            self.dirt.insert(WorkItem::Unit(unit));
         }
         let mut is_other = false;
         for host in &gone {
@@ -112,15 +112,15 @@ impl World {
     /// The front door is open where it was not: orders wait for that.
     pub(super) fn resume_orders(&mut self) {
         let units = self.door.orders.of.names().cloned().map(Unit::CertificateOrder);
-        self.dirt.extend(units.map(Dirt::Unit));
+        self.dirt.extend(units.map(WorkItem::Unit));
     }
 
     pub(super) fn put_challenge(&mut self, challenge: &Arc<Challenge>) {
         let is_expected = self.door.orders.of.hosts.contains_key(&challenge.host);
         match is_expected.then(|| self.door.guests.answer(challenge)) {
-            Some(AnswerChange::Rules) => self.mark_doors(),
-            Some(AnswerChange::Listeners) => self.look_at_door(),
-            Some(AnswerChange::Nothing) | None => {}
+            Some(ChallengeEffect::Rules) => self.mark_doors(),
+            Some(ChallengeEffect::Listeners) => self.look_at_door(),
+            Some(ChallengeEffect::Nothing) | None => {}
         }
     }
 
@@ -163,24 +163,24 @@ impl World {
             told.flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()).collect();
         problems.extend(of.unprovable.iter().map(|(name, why)| {
             let (place, why, fix) = match why {
-                Unprovable::NoServer => (
+                ChallengeProblem::NoServer => (
                     "frontDoor.acme",
                     "that needs a record in DNS (DNS-01), and no name server is configured",
                     "Set frontDoor.acme.dns (docs/acme.md), or list the host names one by one at the Service, or name a \
                      certificate: frontDoor.certificates.",
                 ),
-                Unprovable::OtherZone => (
+                ChallengeProblem::OtherZone => (
                     "frontDoor.acme.dns.zones",
                     "this needs a record in DNS (DNS-01), and none of these zones contains the name",
                     "Add its zone, or name a certificate: frontDoor.certificates.",
                 ),
-                Unprovable::Unreached(ChallengeType::TlsAlpn01) => (
+                ChallengeProblem::Unreached(ChallengeType::TlsAlpn01) => (
                     "frontDoor.entrances",
                     "the authority would connect to port 443 of the addresses of this entrance, where the \
                      front door does not listen",
                     UNREACHED,
                 ),
-                Unprovable::Unreached(_) => (
+                ChallengeProblem::Unreached(_) => (
                     "frontDoor.entrances",
                     "the authority would connect to port 80 of the addresses of this entrance, where the \
                      front door does not listen",

@@ -14,9 +14,9 @@ use std::{
 };
 
 use seaway_model::{
-    Deletion, Dirt, Kind, Name, Owner, Problem, Reason, Status, Time, Unit,
-    config::Orphans,
-    fact::{FactRef, FamilyPolicy, Held, Service, ServiceKind},
+    Deletion, Kind, Name, Owner, Problem, Reason, Status, Time, Unit, WorkItem,
+    config::OrphanPolicy,
+    fact::{FactRef, FamilyPolicy, FinalizerOwner, Service, ServiceKind},
     unit::{LbKey, Place},
 };
 
@@ -120,7 +120,7 @@ impl World {
             problems: problems.into_iter().collect(),
             pool: None,
             announced: None,
-            shown: seaway_model::outcome::Shown::default(),
+            shown: seaway_model::outcome::PublishedAs::default(),
             waits: Some(waits.into()),
             takes_over: true,
             unreported: false,
@@ -148,7 +148,7 @@ impl World {
 
     /// Whether nobody is known to have asked for the end of what is at this Unit, which nobody wants.
     pub(super) fn is_orphan(&self, unit: &Unit) -> bool {
-        self.config.orphans == Orphans::Report
+        self.config.orphans == OrphanPolicy::Report
             && identity(unit).is_some()
             && !self.unit_owners.contains_key(unit)
             && !self.is_end_seen(unit)
@@ -192,7 +192,7 @@ impl World {
         let is_one = service.kind == ServiceKind::LoadBalancer;
         if self.given_away.contains(&uid) {
             // What it had is not its own any more.
-        } else if service.leaving || !is_one && (was_one || service.held != Held::No) {
+        } else if service.leaving || !is_one && (was_one || service.held != FinalizerOwner::No) {
             self.see_deletion(uid);
         } else if is_one {
             self.deletions.seen.remove(&uid);
@@ -371,7 +371,7 @@ impl World {
                 .collect();
             for (identity, unit) in done {
                 self.deletions.orphans.remove(&identity);
-                self.dirt.insert(Dirt::Unit(unit));
+                self.dirt.insert(WorkItem::Unit(unit));
             }
         }
         if had != self.has_orphaned_balancers() {
@@ -381,7 +381,7 @@ impl World {
 
     fn look_at_groups(&mut self) {
         let groups = self.deletions.orphans.values().filter(|it| matches!(it, Unit::SecurityGroup { .. }));
-        self.dirt.extend(groups.cloned().map(Dirt::Unit));
+        self.dirt.extend(groups.cloned().map(WorkItem::Unit));
         self.mark_holds();
     }
 

@@ -1,8 +1,8 @@
 //! What became of Units, and who is to be told.
 
 use seaway_model::{
-    Dirt, Outcome, Owner, Reason, Unit,
-    outcome::{Unfinished, UnitState},
+    Outcome, Owner, Reason, Unit, WorkItem,
+    outcome::{UnfinishedAttempt, UnitState},
     unit::Place,
 };
 
@@ -20,8 +20,8 @@ pub(super) struct Counts {
 impl World {
     /// What an attempt that ended early leaves: one error of an API is no reason to say that nobody serves a Service any
     /// more, nor to take back what is wrong with it.
-    pub fn outcome_of(&self, unfinished: &Unfinished) -> Outcome {
-        let Unfinished { unit, state, problems } = unfinished.clone();
+    pub fn outcome_of(&self, unfinished: &UnfinishedAttempt) -> Outcome {
+        let UnfinishedAttempt { unit, state, problems } = unfinished.clone();
         let last = self.outcomes.get(&unit);
         let earlier = || last.map(|it| it.problems.clone()).unwrap_or_default();
         Outcome {
@@ -97,7 +97,7 @@ impl World {
                     && self.is_no_balancer_now(owner)
             };
             concerned.retain(|owner| self.owners.contains_key(owner) || limited(owner));
-            self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+            self.dirt.extend(concerned.into_iter().map(|owner| WorkItem::Unit(Unit::Status(owner))));
             if self.is_door_unit(&unit) {
                 if told(before.as_ref()).map(|it| it.2) != told(self.outcomes.get(&unit)).map(|it| it.2) {
                     self.resume_orders();

@@ -9,8 +9,8 @@ use seaway_model::{
 
 use super::{World, owners::add};
 use crate::{
-    demand::Demand, forward_auth::asked_by, front_door, index::ServiceKey, own_listeners::Dependent,
-    tenant_shares::Wanted,
+    demand::Demand, forward_auth::asked_by, front_door, index::ServiceKey, own_listeners::PoolOwner,
+    tenant_shares::RequestedShare,
 };
 
 impl World {
@@ -21,20 +21,20 @@ impl World {
         }
         let mut dependents = self.index.own.set_listeners(owner, at);
         // It is being planned at this moment.
-        dependents.remove(&Dependent::Owner(owner.clone()));
+        dependents.remove(&PoolOwner::Owner(owner.clone()));
         self.replan_dependents(dependents);
     }
 
     /// Plans them again, one after the other: planning one may be a reason to look at another.
-    pub(super) fn replan_dependents(&mut self, more: BTreeSet<Dependent>) {
+    pub(super) fn replan_dependents(&mut self, more: BTreeSet<PoolOwner>) {
         self.dependents_to_replan.extend(more);
         if std::mem::replace(&mut self.replans_dependents, true) {
             return;
         }
         while let Some(next) = self.dependents_to_replan.pop_first() {
             match next {
-                Dependent::Owner(owner) => self.replan(&owner),
-                Dependent::AtFrontDoor(key) => self.serve_again_at_door(&key),
+                PoolOwner::Owner(owner) => self.replan(&owner),
+                PoolOwner::AtFrontDoor(key) => self.serve_again_at_door(&key),
             }
         }
         self.replans_dependents = false;
@@ -67,7 +67,7 @@ impl World {
         };
         self.listens(owner, granted);
         // Its own members, too.
-        self.replan_dependents([Dependent::Owner(owner.clone())].into());
+        self.replan_dependents([PoolOwner::Owner(owner.clone())].into());
     }
 
     /// Which Service the owner asks about requests, before what it demands is noted.
@@ -92,10 +92,10 @@ impl World {
     }
 
     /// What an owner wants of what its namespace may have. Tells whose share is another for it.
-    pub(super) fn note_share(&mut self, owner: &Owner) -> BTreeSet<Dependent> {
-        let who = Dependent::Owner(owner.clone());
+    pub(super) fn note_share(&mut self, owner: &Owner) -> BTreeSet<PoolOwner> {
+        let who = PoolOwner::Owner(owner.clone());
         let demand = self.owners.get(owner).and_then(|it| it.demand.clone());
-        let wanted = demand.as_deref().map(|it| (it, Wanted::of(it, &self.index, true)));
+        let wanted = demand.as_deref().map(|it| (it, RequestedShare::of(it, &self.index, true)));
         let mut others = self.index.shares.set(&who, wanted);
         // It is about to be planned anyway.
         others.remove(&who);
@@ -105,8 +105,8 @@ impl World {
     /// The same of a Service that the front door leads to.
     pub(super) fn note_share_at_door(&mut self, key: &ServiceKey) {
         let demand = self.door.guests.demand(key, self.given());
-        let wanted = demand.as_ref().map(|it| (it, Wanted::of(it, &self.index, false)));
-        let changed = self.index.shares.set(&Dependent::AtFrontDoor(key.clone()), wanted);
+        let wanted = demand.as_ref().map(|it| (it, RequestedShare::of(it, &self.index, false)));
+        let changed = self.index.shares.set(&PoolOwner::AtFrontDoor(key.clone()), wanted);
         self.replan_dependents(changed);
     }
 
@@ -114,11 +114,11 @@ impl World {
         let state = self.owners.get(owner);
         let is_ours = |it: &&super::OwnerState| it.demand.as_ref().is_some_and(|it| it.cloud.is_none());
         let addresses = state.filter(is_ours).into_iter().flat_map(|it| it.planned.member_addresses());
-        self.index.own.set_members(Dependent::Owner(owner.clone()), addresses);
+        self.index.own.set_members(PoolOwner::Owner(owner.clone()), addresses);
     }
 
     pub(super) fn note_members_at_door(&mut self, key: &ServiceKey) {
         let addresses = self.door.guests.member_addresses(key);
-        self.index.own.set_members(Dependent::AtFrontDoor(key.clone()), addresses);
+        self.index.own.set_members(PoolOwner::AtFrontDoor(key.clone()), addresses);
     }
 }

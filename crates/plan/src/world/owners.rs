@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_model::{
-    AddressState, Dirt, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit,
-    config::MembersFrom,
+    AddressState, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit, WorkItem,
+    config::MemberSource,
     load_balancer::Bind,
     unit::{LbKey, Place},
 };
@@ -18,8 +18,8 @@ use crate::{
     front_door,
     index::ServiceKey,
     ledger::{Claim, Grant},
-    own_listeners::Dependent,
-    service::{Planned, plan},
+    own_listeners::PoolOwner,
+    service::{PlannedService, plan},
 };
 
 /// One owner, as far as it is planned.
@@ -29,7 +29,7 @@ pub(super) struct OwnerState {
     pub(super) demand: Option<Arc<Demand>>,
     pub(super) claim: Option<Claim>,
     pub(super) grant: Option<Grant>,
-    pub(super) planned: Planned,
+    pub(super) planned: PlannedService,
     /// Sorted. Nearly always one: a set's node would be ten times as large.
     pub(super) units: Vec<Unit>,
 }
@@ -122,9 +122,9 @@ impl World {
             Ok(demand) => demand,
             Err(problem) => {
                 self.forget(&owner);
-                let planned = Planned { problems: vec![problem], ..Planned::default() };
+                let planned = PlannedService { problems: vec![problem], ..PlannedService::default() };
                 self.owners.insert(owner.clone(), OwnerState { planned, ..OwnerState::default() });
-                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+                self.dirt.insert(WorkItem::Unit(Unit::Status(owner)));
                 return;
             }
         };
@@ -151,7 +151,7 @@ impl World {
             add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
             self.note_released(unit);
             self.note_wanted(unit);
-            self.dirt.insert(Dirt::Unit(unit.clone()));
+            self.dirt.insert(WorkItem::Unit(unit.clone()));
             if matches!(unit, Unit::SecurityGroup { .. }) {
                 // It stays, so nobody need wait for its end.
                 self.went(unit);
@@ -168,7 +168,7 @@ impl World {
         self.replan(&owner);
         self.replan_dependents(others);
         if shown {
-            self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+            self.dirt.insert(WorkItem::Unit(Unit::Status(owner)));
         }
     }
 
@@ -213,7 +213,7 @@ impl World {
         let Some(state) = self.owners.get(owner) else { return };
         let Some(demand) = &state.demand else { return };
         // Whoever has more listeners than its namespace may have has none.
-        let may_listen = self.index.shares.may_listen(&Dependent::Owner(owner.clone()));
+        let may_listen = self.index.shares.may_listen(&PoolOwner::Owner(owner.clone()));
         let mut spoiled: BTreeSet<ListenerId> =
             demand.ports.iter().filter(|_| !may_listen).map(DemandPort::id).collect();
         spoiled.extend(grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)));
@@ -231,7 +231,7 @@ impl World {
         state.grant = grant;
         if state.planned == planned {
             if changed_grant {
-                self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+                self.dirt.insert(WorkItem::Unit(Unit::Status(owner.clone())));
             }
             return;
         }
@@ -250,7 +250,7 @@ impl World {
         }
         self.mark(&units, &before.load_balancer, &now);
         self.rename(owner, &before.names, &names);
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+        self.dirt.insert(WorkItem::Unit(Unit::Status(owner.clone())));
     }
 
     /// Membership and configuration are two kinds of dirt.
@@ -264,9 +264,9 @@ impl World {
             if same_shape && before.certificates == now.certificates {
                 let is_as_before = |id, pool| before.pools.get(id).is_some_and(|it| Arc::ptr_eq(it, pool));
                 let changed = now.pools.iter().filter(|(id, pool)| !is_as_before(*id, *pool));
-                self.dirt.extend(changed.map(|(id, _)| Dirt::Pool(unit.clone(), id.clone())));
+                self.dirt.extend(changed.map(|(id, _)| WorkItem::Pool(unit.clone(), id.clone())));
             } else {
-                self.dirt.insert(Dirt::Unit(unit.clone()));
+                self.dirt.insert(WorkItem::Unit(unit.clone()));
             }
         }
     }
@@ -275,7 +275,7 @@ impl World {
         for name in now.difference(before) {
             let unit = Unit::Name(name.clone());
             add(self.unit_owners.entry(unit.clone()).or_default(), owner);
-            self.dirt.insert(Dirt::Unit(unit));
+            self.dirt.insert(WorkItem::Unit(unit));
         }
         for name in before.difference(now) {
             self.disown(owner, &Unit::Name(name.clone()));
@@ -304,7 +304,7 @@ impl World {
         }
         self.note_released(unit);
         self.note_given_up(owner, unit);
-        self.dirt.insert(Dirt::Unit(unit.clone()));
+        self.dirt.insert(WorkItem::Unit(unit.clone()));
     }
 
     pub(super) fn forget(&mut self, owner: &Owner) {
@@ -334,7 +334,7 @@ impl World {
             let touched = self.ledger.release(owner);
             self.regrant(touched);
         }
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+        self.dirt.insert(WorkItem::Unit(Unit::Status(owner.clone())));
     }
 
     /// A Node came, went, or is another: where members are pods, that of this host alone matters.
@@ -345,7 +345,7 @@ impl World {
         let host = self.roles.host.as_ref();
         let nobody = self.index.nodes().next().is_none();
         let stands_in = |state: &OwnerState| {
-            state.demand.as_ref().is_some_and(|it| it.wishes.members == MembersFrom::Nodes)
+            state.demand.as_ref().is_some_and(|it| it.wishes.members == MemberSource::Nodes)
         };
         if !self.settled {
         } else if host.is_none() {
@@ -388,7 +388,7 @@ impl World {
         } else if !wanted {
             self.note_released(&unit);
             self.note_orphan(&unit);
-            self.dirt.insert(Dirt::Unit(unit));
+            self.dirt.insert(WorkItem::Unit(unit));
         }
     }
 
@@ -404,7 +404,7 @@ impl World {
     }
 
     pub(super) fn refresh_statuses(&mut self) {
-        self.dirt.extend(self.owners.keys().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        self.dirt.extend(self.owners.keys().map(|owner| WorkItem::Unit(Unit::Status(owner.clone()))));
         if self.settled {
             self.tell_guests();
         }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_model::{
     Name, Owner, Problem, Reason, Status, Time, Unit,
-    fact::{Held, Service, ServiceKind},
-    outcome::Shown,
+    fact::{FinalizerOwner, Service, ServiceKind},
+    outcome::PublishedAs,
     unit::{LbKey, Place},
 };
 
@@ -86,7 +86,7 @@ impl World {
     /// Who is held by us still takes along what it had.
     pub(super) fn note_whether_given_away(&mut self, service: &Service) {
         let uid = &service.meta.uid;
-        if is_given_away(service) && service.held == Held::No {
+        if is_given_away(service) && service.held == FinalizerOwner::No {
             self.given_away.insert(uid.clone());
         } else if service.kind == ServiceKind::LoadBalancer {
             self.given_away.remove(uid);
@@ -135,7 +135,7 @@ impl World {
             self.note_released(&unit);
             self.note_orphan(&unit);
             if !self.unit_owners.contains_key(&unit) && !self.is_released(&unit) {
-                self.dirt.insert(seaway_model::Dirt::Unit(unit));
+                self.dirt.insert(seaway_model::WorkItem::Unit(unit));
             }
         }
     }
@@ -154,7 +154,7 @@ impl World {
             problems: Vec::new(),
             pool: None,
             announced: None,
-            shown: Shown::default(),
+            shown: PublishedAs::default(),
             waits: None,
             takes_over: false,
             unreported: false,

@@ -7,11 +7,11 @@
 
 use std::net::IpAddr;
 
-use seaway_model::fact::HostSays;
+use seaway_model::fact::HostStatus;
 
 /// The report with no more than `most` in either list. `version` is 0 for what has no Address: of that, nothing else than
 /// the list itself says that it is there, so it stays in it.
-pub(super) fn limited(mut said: HostSays, most: usize, version: impl Fn(IpAddr) -> u64) -> HostSays {
+pub(super) fn limited(mut said: HostStatus, most: usize, version: impl Fn(IpAddr) -> u64) -> HostStatus {
     let all = said.not_served.len().saturating_add(said.held.len());
     let not_served = first_unlisted(said.not_served.iter().map(|it| version(it.address)), most);
     let held = first_unlisted(said.held.iter().map(|ip| version(*ip)), most);
@@ -43,7 +43,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use seaway_model::{Reason, fact::NotServed};
+    use seaway_model::{Reason, fact::UnservedAddress};
 
     use super::*;
 
@@ -76,12 +76,12 @@ mod tests {
             let versions: BTreeMap<IpAddr, u64> = (0..).map(ip).zip(order).collect();
             let version = |ip: IpAddr| versions[&ip];
             let such = |here: Here| (0..).map(ip).zip(&states).filter(move |(ip, it)| **it == here && version(*ip) <= applied);
-            let not_served = |(address, _)| NotServed { address, reason: Reason::PortInUse, message: "".into() };
-            let all = HostSays {
+            let not_served = |(address, _)| UnservedAddress { address, reason: Reason::PortInUse, message: "".into() };
+            let all = HostStatus {
                 applied,
                 held: such(Here::StillHeld).map(|it| it.0).collect(),
                 not_served: such(Here::NotServed).map(not_served).collect(),
-                ..HostSays::default()
+                ..HostStatus::default()
             };
             let said = limited(all.clone(), most, version);
             prop_assert!(said.held.len() <= most && said.not_served.len() <= most);
@@ -107,13 +107,13 @@ mod tests {
             IpAddr::V4(ip) => 0x0b00_0000 - u64::from(ip.to_bits()),
             IpAddr::V6(_) => 0,
         };
-        let (message, most) = (seaway_model::Name::default(), HostSays::MOST_LISTED);
+        let (message, most) = (seaway_model::Name::default(), HostStatus::MAX_LISTED);
         let not_served =
-            |at| NotServed { address: ip(at), reason: Reason::PortInUse, message: message.clone() };
-        let all = HostSays {
+            |at| UnservedAddress { address: ip(at), reason: Reason::PortInUse, message: message.clone() };
+        let all = HostStatus {
             applied: 0x0c00_0000,
             not_served: (0..60_000).map(not_served).collect(),
-            ..HostSays::default()
+            ..HostStatus::default()
         };
         let said = limited(all, most, version);
         assert_eq!((said.not_served.len(), said.unlisted), (most, 60_000 - most));
@@ -131,7 +131,7 @@ mod tests {
         let held: Vec<IpAddr> = (0..6).map(ip).collect();
         // Of 0 to 2 there is none.
         let version = |at: IpAddr| if at < ip(3) { 0 } else { 100 };
-        let said = limited(HostSays { applied: 200, held, ..HostSays::default() }, 2, version);
+        let said = limited(HostStatus { applied: 200, held, ..HostStatus::default() }, 2, version);
         assert_eq!((said.held, said.applied, said.unlisted), ((0..3).map(ip).collect(), 99, 3));
     }
 }

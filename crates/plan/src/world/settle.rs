@@ -8,7 +8,7 @@ use std::{mem, sync::Arc};
 use seaway_model::{Fact, Kind, fact::HostReport};
 
 use super::{REQUIRED, World, hosts::NOTHING_APPLIED};
-use crate::index::Touched;
+use crate::index::ChangeScope;
 
 impl World {
     /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// What changes while all is listed again is looked at afterwards: then it is known what is gone.
-    pub(super) fn unless_settling(&mut self, touched: Touched) -> Option<Touched> {
-        let waits = !self.settled && matches!(touched, Touched::Service(_) | Touched::Route(_));
+    pub(super) fn unless_settling(&mut self, touched: ChangeScope) -> Option<ChangeScope> {
+        let waits = !self.settled && matches!(touched, ChangeScope::Service(_) | ChangeScope::Route(_));
         if waits && self.has_planned() {
             self.meanwhile.push(touched);
             return None;

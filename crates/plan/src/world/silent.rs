@@ -13,7 +13,9 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Unreported, fact::FactRef, fact::HostReport};
+use seaway_model::{
+    Kind, Name, ObjectRef, Problem, Reason, UnreportedHostState, fact::FactRef, fact::HostReport,
+};
 
 use super::{World, hosts::NOTHING_APPLIED};
 
@@ -115,14 +117,14 @@ impl World {
     }
 
     /// Of one that has reported meanwhile, its report tells.
-    pub(super) fn note_unreported(&mut self, host: &Name, life: Unreported) {
+    pub(super) fn note_unreported(&mut self, host: &Name, life: UnreportedHostState) {
         if self.index.host(host).is_some() {
             return;
         }
         let newest = match life {
-            Unreported::Lives => u64::MAX,
-            Unreported::Silent => self.newest,
-            Unreported::Gone => return self.end_silence_without_report(host),
+            UnreportedHostState::Lives => u64::MAX,
+            UnreportedHostState::Silent => self.newest,
+            UnreportedHostState::Gone => return self.end_silence_without_report(host),
         };
         let unknown = || SilentHost { report: None, newest };
         let known = self.silent.hosts.entry(host.clone()).or_insert_with(unknown);

@@ -7,9 +7,9 @@ use std::{
 };
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, ObjectRef, Owner, Problem, Status,
+    LoadBalancer, Name, ObjectRef, Owner, Problem, Status, WorkItem,
     load_balancer::{Bind, Family, ListenerId},
-    outcome::{Replaced, Serving},
+    outcome::{ReplacedLoadBalancer, ServingSocket},
     unit::Unit,
 };
 
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// What serves it instead of what its owner names, or nothing any more.
-    pub(super) fn replace(&mut self, unit: Unit, what: Option<Replaced>) {
+    pub(super) fn replace(&mut self, unit: Unit, what: Option<ReplacedLoadBalancer>) {
         if note(&mut self.replaced, &unit, what) {
             self.mark_statuses(&unit);
         }
@@ -56,14 +56,14 @@ impl World {
         };
         if before.as_ref() != self.reported.get(&object) {
             for owner in self.owners_of(&object) {
-                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+                self.dirt.insert(WorkItem::Unit(Unit::Status(owner)));
             }
         }
     }
 
     fn mark_statuses(&mut self, unit: &Unit) {
         let owners = self.unit_owners.get(unit).into_iter().flatten();
-        self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        self.dirt.extend(owners.map(|owner| WorkItem::Unit(Unit::Status(owner.clone()))));
     }
 
     /// What an owner is told now; nothing, if there is no such owner.
@@ -89,17 +89,17 @@ impl World {
         for unit in &state.units {
             let Some(outcome) = self.outcomes.get(unit) else { continue };
             // One that failed may still report a port that is wanted no more.
-            let is_wanted = |it: &&Serving| {
+            let is_wanted = |it: &&ServingSocket| {
                 let id = ListenerId { l4: it.protocol, port: it.port };
                 load_balancer.listeners.contains_key(&id) && self.is_reachable(load_balancer, it)
             };
             serving.extend(outcome.serving.iter().filter(is_wanted).cloned());
         }
-        let presence = self.roles.host.iter().map(|host| Unit::Presence(host.clone()));
+        let presence = self.roles.host.iter().map(|host| Unit::HostAddresses(host.clone()));
         let names = state.planned.names.iter().map(|name| Unit::Name(name.clone()));
         // A claim that could not be written down has its outcome before it has an address.
         let claims = state.grant.iter().flat_map(|it| &it.addresses).map(|ip| Unit::Address(*ip));
-        let hold = self.is_in_cloud(owner).then(|| Unit::Hold(owner.clone()));
+        let hold = self.is_in_cloud(owner).then(|| Unit::Finalizer(owner.clone()));
         let in_dns = self.units_of_names(owner);
         for unit in
             state.units.iter().cloned().chain(presence).chain(names).chain(claims).chain(hold).chain(in_dns)
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Those that it answers on; until the cloud was asked, those that were told before.
-    fn cloud_addresses(&self, owner: &Owner, serving: &[Serving]) -> Vec<IpAddr> {
+    fn cloud_addresses(&self, owner: &Owner, serving: &[ServingSocket]) -> Vec<IpAddr> {
         let told: BTreeSet<IpAddr> = serving.iter().map(|it| it.ip).collect();
         let mut told: Vec<IpAddr> = told.into_iter().collect();
         if !told.is_empty() {
@@ -166,7 +166,7 @@ impl World {
     }
 
     /// A socket answers only where its address is present.
-    fn is_reachable(&self, load_balancer: &LoadBalancer, at: &Serving) -> bool {
+    fn is_reachable(&self, load_balancer: &LoadBalancer, at: &ServingSocket) -> bool {
         let given = load_balancer.binds.iter().any(|it| matches!(it, Bind::Cloud(_)));
         given || load_balancer.binds.contains(&Bind::Host(at.ip)) || self.is_served(at.ip)
     }

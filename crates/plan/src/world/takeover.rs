@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use seaway_model::{
     AddressState, Owner, Problem, Reason, Status,
     config::AdoptMode,
-    fact::{Held, Service, ServiceKind},
+    fact::{FinalizerOwner, Service, ServiceKind},
 };
 
 use super::{World, adopt::NotAdopted};
@@ -52,7 +52,7 @@ impl World {
         }
         let adopt = &self.config.adopt;
         match adopt.native {
-            _ if !adopt.only.chooses(&service.meta) => Some(NotAdopted::NotChosen),
+            _ if !adopt.only.matches(&service.meta) => Some(NotAdopted::NotChosen),
             AdoptMode::Observe => Some(NotAdopted::Observed),
             AdoptMode::Ask if !asks_for_adoption(&service.meta.annotations) => Some(NotAdopted::NotAsked),
             _ => Some(NotAdopted::Next),
@@ -66,7 +66,7 @@ impl World {
         let is_ours = |ip: &IpAddr| self.ledger.is_hosts_own(*ip) || self.ledger.is_in_pool(*ip);
         self.config.pools.cluster
             && service.class.is_none()
-            && self.held(key) == Held::ByOthers
+            && self.held(key) == FinalizerOwner::ByOthers
             && self.published_by_us.contains_key(key)
             && !self.published.get(key).into_iter().flatten().any(is_ours)
             && !self.holders.contains_key(&owner)
@@ -105,7 +105,7 @@ impl World {
         };
         self.is_in_cloud(owner)
             || self.adoption.ours.contains(&service.meta.uid)
-            || asks && adopt.only.chooses(&service.meta)
+            || asks && adopt.only.matches(&service.meta)
     }
 
     /// It has an Address now: whoever gives them out has taken it over.

@@ -6,7 +6,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use seaway_model::{Address, AddressState, Dirt, Owner, Unit};
+use seaway_model::{Address, AddressState, Owner, Unit, WorkItem};
 
 use super::World;
 use crate::index::ServiceKey;
@@ -17,7 +17,7 @@ impl World {
         let kept = self.settled && self.addresses.get(&ip).is_some_and(|it| self.is_in_use(it));
         if kept {
             self.vanished.insert(ip);
-            self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+            self.dirt.insert(WorkItem::Unit(Unit::Address(ip)));
         }
         kept
     }
@@ -31,7 +31,7 @@ impl World {
         self.versions.note(None, &address);
         self.addresses.insert(ip, Arc::new(address));
         self.vanished.insert(ip);
-        self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+        self.dirt.insert(WorkItem::Unit(Unit::Address(ip)));
     }
 
     /// A Service does not publish these any more: what was kept for it ends. (Who gives addresses out first writes that it is

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    MemberWeights, WeightOf,
+    MemberWeights, WeightTarget,
     fact::{EndpointAddress, ServiceKind},
 };
 
@@ -26,7 +26,7 @@ impl World {
         self.index.weights.clone()
     }
 
-    fn concerned(&self, of: &WeightOf) -> Vec<ServiceKey> {
+    fn concerned(&self, of: &WeightTarget) -> Vec<ServiceKey> {
         match (&of.service, of.member) {
             (Some((namespace, name)), _) => vec![ServiceKey::new(namespace.clone(), name.clone())],
             (None, Some(at)) => {

@@ -7,11 +7,11 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Time, Unit,
+    Address, AddressState, Config, Kind, ObjectRef, Owner, Problem, Reason, Time, Unit, WorkItem,
     address::PLAN_VERSION,
-    fact::{Held, Service},
+    fact::{FinalizerOwner, Service},
     outcome::UnitState,
-    unit::{Place, Present},
+    unit::{HostAddresses, Place},
 };
 
 use super::World;
@@ -88,7 +88,7 @@ impl World {
         // Whoever led before may have left something half done.
         let in_clouds =
             self.unit_owners.keys().filter(|it| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)));
-        self.dirt.extend(in_clouds.cloned().map(Dirt::Unit));
+        self.dirt.extend(in_clouds.cloned().map(WorkItem::Unit));
         self.mark_holds();
         self.nodes_changed();
         self.replan(&crate::front_door::owner());
@@ -113,7 +113,7 @@ impl World {
         if service.published.is_empty()
             && service.published_ports.is_empty()
             && !service.published_by_us
-            && service.held == Held::No
+            && service.held == FinalizerOwner::No
             && service.other_write.is_none()
         {
             return service.clone();
@@ -122,7 +122,7 @@ impl World {
             published: Vec::new(),
             published_ports: Vec::new(),
             published_by_us: false,
-            held: Held::No,
+            held: FinalizerOwner::No,
             other_write: None,
             ..Service::clone(service)
         })
@@ -131,7 +131,7 @@ impl World {
     /// Somebody else wrote our part of its status, perhaps one who led before us and was slow.
     pub(super) fn say_again(&mut self, object: &ObjectRef) {
         let owners = self.owners_of(object).into_iter();
-        self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner))));
+        self.dirt.extend(owners.map(|owner| WorkItem::Unit(Unit::Status(owner))));
     }
 
     /// Addresses that statuses have and nobody wrote down, ours or of whoever was here before us.
@@ -169,7 +169,7 @@ impl World {
         self.config.pools.cluster
             && self.published_by_us.contains_key(key)
             && !self.had_hosts_addresses(key)
-            && self.held(key) == Held::No
+            && self.held(key) == FinalizerOwner::No
     }
 
     /// Whatever is written otherwise than the ledger has it.
@@ -177,7 +177,7 @@ impl World {
         let known: BTreeSet<IpAddr> = self.addresses.keys().copied().chain(self.ledger.addresses()).collect();
         for ip in known {
             if self.ledger.address(ip).as_ref() != self.addresses.get(&ip).map(|it| &**it) {
-                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+                self.dirt.insert(WorkItem::Unit(Unit::Address(ip)));
             }
         }
     }
@@ -218,7 +218,7 @@ impl World {
         self.regrant(touched);
         // Somebody else wrote it since; or it is what we wrote before last, and then the driver knows.
         if self.ledger.address(address.ip).as_ref() != Some(&*address) {
-            self.dirt.insert(Dirt::Unit(Unit::Address(address.ip)));
+            self.dirt.insert(WorkItem::Unit(Unit::Address(address.ip)));
         }
         let affected: BTreeSet<Owner> =
             before.iter().flat_map(|it| it.owners.clone()).chain(address.owners.iter().cloned()).collect();
@@ -271,12 +271,12 @@ impl World {
         self.freed.look_at([ip]);
         // Somebody took it out of the ledger's storage: it is written again.
         if self.settled && self.ledger.address(ip).is_some() {
-            self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+            self.dirt.insert(WorkItem::Unit(Unit::Address(ip)));
         }
     }
 
     /// From now on somebody may read them as they are wanted now.
-    pub(super) fn send_on_the_way(&mut self, dirt: &BTreeSet<Dirt>) {
+    pub(super) fn send_on_the_way(&mut self, dirt: &BTreeSet<WorkItem>) {
         for it in dirt {
             if let Unit::Address(ip) = it.unit()
                 && !self.addresses.contains_key(ip)
@@ -300,14 +300,18 @@ impl World {
         self.owners.get(owner).is_some_and(|it| it.planned.nobody_here)
     }
 
-    pub(super) fn present(&self) -> Present {
+    pub(super) fn present(&self) -> HostAddresses {
         let held = |it: &&Arc<Address>| {
             it.state == AddressState::Held && !it.owners.iter().all(|owner| self.is_away(owner))
         };
         let addresses = self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect();
         // What is not understood is not applied, nor is what came after it known to be.
         let unknown = self.unknown.values().map(|it| it.version.saturating_sub(1)).min();
-        Present { addresses, as_of: unknown.map_or(self.newest, |it| it.min(self.newest)), epoch: self.epoch }
+        HostAddresses {
+            addresses,
+            as_of: unknown.map_or(self.newest, |it| it.min(self.newest)),
+            epoch: self.epoch,
+        }
     }
 
     /// Up to which version this host knows Addresses, if all of version `listed` were told first.
@@ -337,7 +341,7 @@ impl World {
 
     pub(super) fn presence_changed(&mut self) {
         if let Some(host) = self.roles.host.clone().filter(|_| self.settled) {
-            self.dirt.insert(Dirt::Unit(Unit::Presence(host)));
+            self.dirt.insert(WorkItem::Unit(Unit::HostAddresses(host)));
         }
     }
 }

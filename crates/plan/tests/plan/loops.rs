@@ -4,9 +4,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use seaway_model::{
     Change, Config, Desired, Fact, Kind, L4, ObjectRef, Outcome, Owner, Problem, Reason, Unit,
-    config::{Exposed, FrontDoor, Opens},
-    fact::{FactRef, HostReport, NameAnswer, Service, ServiceKind, TargetPort},
-    outcome::{Serving, UnitState},
+    config::{ExposedPort, FrontDoor, OpenPolicy},
+    fact::{FactRef, HostReport, ResolvedName, Service, ServiceKind, TargetPort},
+    outcome::{ServingSocket, UnitState},
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, FRONT_DOOR, Placement, Roles, World, dry_run};
@@ -36,12 +36,12 @@ fn world_with(config: Config, changes: Vec<Change>) -> World {
 }
 
 fn shut() -> Config {
-    Config { front_door: FrontDoor { opens: Opens::Never, ..FrontDoor::default() }, ..Config::default() }
+    Config { front_door: FrontDoor { opens: OpenPolicy::Never, ..FrontDoor::default() }, ..Config::default() }
 }
 
 fn open(port: u16) -> Config {
     Config {
-        front_door: FrontDoor { opens: Opens::Always, port, ..FrontDoor::default() },
+        front_door: FrontDoor { opens: OpenPolicy::Always, port, ..FrontDoor::default() },
         ..Config::default()
     }
 }
@@ -282,7 +282,7 @@ fn a_service_at_the_front_door_is_not_led_back_to_it() {
 fn a_dns_answer_is_refused_like_any_other_member() {
     let mut external = service("db", &[]);
     external.kind = ServiceKind::ExternalName("db.example".into());
-    let exposed = Exposed {
+    let exposed = ExposedPort {
         key: "tcpServices[0]".into(),
         l4: L4::Tcp,
         namespace: "default".into(),
@@ -295,7 +295,7 @@ fn a_dns_answer_is_refused_like_any_other_member() {
     let mut world = world_with(config, vec![put(&external), host(&["192.0.2.5"], &[])]);
     let answered = |addresses: &[&str]| {
         let addresses = addresses.iter().map(|it| ip(it)).collect();
-        let answer = NameAnswer { name: "db.example".into(), addresses };
+        let answer = ResolvedName { name: "db.example".into(), addresses };
         Change::Outcome(Outcome {
             unit: Unit::Name("db.example".into()),
             state: UnitState::Pending(Duration::from_secs(9)),
@@ -336,7 +336,7 @@ fn a_port_that_another_process_has_may_be_a_member() {
     let mut world = world_with(open(80), changes);
     let concluded = |owner: Owner, taken: bool, serving: &[&str]| {
         let problem = Problem::new(owner.object(), Reason::PortInUse, "80/TCP is taken by nginx");
-        let serving = serving.iter().map(|it| Serving { ip: ip(it), protocol: L4::Tcp, port: 80 });
+        let serving = serving.iter().map(|it| ServingSocket { ip: ip(it), protocol: L4::Tcp, port: 80 });
         Change::Outcome(Outcome {
             unit: unit(owner.clone()),
             state: UnitState::Done,

@@ -5,7 +5,9 @@ use std::{ops::RangeInclusive, sync::Arc};
 use seaway_model::{
     Change, Config, Desired, Fact, Name, Problem, Reason, Unit,
     config::{MemberRules, ReservedPorts, Tenants},
-    fact::{Endpoint, EndpointAddress, FactRef, HostReport, Meta, NameAnswer, Node, ServiceKind, TargetPort},
+    fact::{
+        Endpoint, EndpointAddress, FactRef, HostReport, Meta, Node, ResolvedName, ServiceKind, TargetPort,
+    },
     load_balancer::{CheckKind, HealthCheck},
 };
 use seaway_plan::{Roles, World, dry_run};
@@ -57,7 +59,7 @@ fn named(name: &str) -> Endpoint {
 
 fn answered(name: &str, addresses: &[&str]) -> Change {
     let addresses = addresses.iter().map(|it| ip(it)).collect();
-    Change::Put(Fact::Name(Arc::new(NameAnswer { name: name.into(), addresses })))
+    Change::Put(Fact::Name(Arc::new(ResolvedName { name: name.into(), addresses })))
 }
 
 fn members(world: &World) -> Vec<String> {
@@ -349,7 +351,7 @@ fn ports_that_the_operator_reserves_are_no_members_at_nodes_like_those_that_are_
     let of = |port: u16, reserved: &[RangeInclusive<u16>]| {
         let mut world =
             world(CLUSTER, vec![shop(), put_slice(&slice("shop", ("", port), vec![on("b", "192.0.2.6")]))]);
-        let reserved_ports = ReservedPorts::with(reserved.to_vec());
+        let reserved_ports = ReservedPorts::with_additional(reserved.to_vec());
         let tenants = Tenants { members: CLUSTER, reserved_ports, ..Tenants::default() };
         world.apply(Change::Config(Arc::new(Config { tenants, ..Config::default() })));
         members(&world).len()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use seaway_model::{Config, L4, Reason, fact::TargetPort, outcome::Serving};
+use seaway_model::{Config, L4, Reason, fact::TargetPort, outcome::ServingSocket};
 use seaway_plan::{Roles, World, dry_run};
 use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, put, put_slice, service, slice, synced};
 
@@ -16,7 +16,7 @@ fn conflicts(served: &[(&str, u16)]) -> BTreeSet<(String, String)> {
     let roles = Roles { allocate: true, host: Some(HOST.into()) };
     let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
     for (name, port) in served {
-        let at = Serving { ip: ip("192.0.2.5"), protocol: L4::Tcp, port: *port };
+        let at = ServingSocket { ip: ip("192.0.2.5"), protocol: L4::Tcp, port: *port };
         world.was_served(owner(&wanted(name)), &at);
     }
     let members = |name| put_slice(&slice(name, ("web", 8080), vec![endpoint("10.1.0.1")]));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Fact, Kind, L4, ObjectRef, PoolId, Reason,
-    config::{Exposed, Opens},
+    config::{ExposedPort, OpenPolicy},
     fact::{
         Endpoint, EndpointAddress, EndpointPort, Endpoints, Meta, Node, Service, ServiceKind, TargetPort,
     },
 };
 use seaway_plan::{
     ServiceKey,
-    explain::{Standings, explain, explain_running},
+    explain::{MemberStatuses, explain, explain_running},
     slices_without_service,
 };
 use seaway_testkit::facts::{endpoint, host, owner, put, put_slice, service, slice};
@@ -101,7 +101,7 @@ fn a_slice_of_a_port_that_nobody_asks_for_is_used_by_its_service_all_the_same() 
     let shop =
         service("shop", &[("web", 80, TargetPort::Number(8080)), ("admin", 81, TargetPort::Number(8081))]);
     let shop = Service { kind: ServiceKind::ClusterIp, class: None, ..shop };
-    let exposed = Exposed {
+    let exposed = ExposedPort {
         key: "tcpServices[0]".into(),
         l4: L4::Tcp,
         namespace: "default".into(),
@@ -111,7 +111,7 @@ fn a_slice_of_a_port_that_nobody_asks_for_is_used_by_its_service_all_the_same() 
         address: None,
     };
     let mut config = Config { exposed: vec![exposed], ..Config::default() };
-    config.front_door.opens = Opens::Never;
+    config.front_door.opens = OpenPolicy::Never;
     let world = on_host_of(
         config,
         vec![
@@ -178,7 +178,7 @@ fn each_slice_and_endpoint_that_is_not_used_is_explained_and_each_member_as_it_s
     ] {
         assert!(text.contains(line), "{line} is missing:\n{text}");
     }
-    let standings = |at: &str, how: &str| -> Standings {
+    let standings = |at: &str, how: &str| -> MemberStatuses {
         [((PoolId("80/TCP".into()), at.parse().expect("an address")), how.to_owned())].into()
     };
     let told = |at: &str, how: &str| explain_running(&world, &key, &standings(at, how)).expect("it is there");

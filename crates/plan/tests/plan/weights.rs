@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, MemberWeights, Name, SetWeight, Time, WeightOf, fact::TargetPort,
+    Change, Config, Desired, MemberWeights, Name, Time, WeightOverride, WeightTarget, WorkItem,
+    fact::TargetPort,
 };
 use seaway_plan::{Roles, World, dry_run};
 use seaway_testkit::facts::{HOST, endpoint, host, owner, put, put_slice, service, slice, synced};
@@ -37,8 +38,8 @@ fn members(world: &World, name: &str) -> Vec<(String, u32)> {
 }
 
 fn weights(all: &[(Option<&str>, Option<&str>, u32)]) -> Change {
-    let set = all.iter().map(|(service, member, weight)| SetWeight {
-        of: WeightOf {
+    let set = all.iter().map(|(service, member, weight)| WeightOverride {
+        of: WeightTarget {
             service: service.map(|it| (Name::from("default"), Name::from(it))),
             member: member.map(|it| it.parse().expect("an address")),
         },
@@ -55,13 +56,13 @@ fn of(one: u32, two: u32) -> Vec<(String, u32)> {
 #[test]
 fn a_weight_changes_its_members_alone_and_the_folder_is_the_truth_again_without_it() {
     let mut world = world(&["web", "api"]);
-    let pools = |dirt: &[Dirt]| dirt.iter().filter(|it| matches!(it, Dirt::Pool(..))).count();
+    let pools = |dirt: &[WorkItem]| dirt.iter().filter(|it| matches!(it, WorkItem::Pool(..))).count();
     assert_eq!((members(&world, "web"), members(&world, "api")), (of(1, 1), of(1, 1)));
 
     let dirt = world.apply(weights(&[(None, Some("10.0.0.1:80"), 0)]));
     assert_eq!((members(&world, "web"), members(&world, "api")), (of(0, 1), of(0, 1)));
     assert_eq!(pools(&dirt), 2, "{dirt:?}");
-    let whole = |it: &Dirt| matches!(it, Dirt::Unit(seaway_model::Unit::LoadBalancer(..)));
+    let whole = |it: &WorkItem| matches!(it, WorkItem::Unit(seaway_model::Unit::LoadBalancer(..)));
     assert!(!dirt.iter().any(whole), "listeners are not looked at: {dirt:?}");
 
     let dirt = world.apply(weights(&[(Some("web"), Some("10.0.0.1:80"), 5)]));

@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Address, Change, Config, Desired, Dirt, Fact, Kind, L4, Name, ObjectRef, Outcome, Owner, Problem, Reason,
-    Unit,
-    config::Exposed,
-    fact::{Endpoints, FactRef, NameAnswer, Service, ServiceKind, TargetPort},
+    Address, Change, Config, Desired, Fact, Kind, L4, Name, ObjectRef, Outcome, Owner, Problem, Reason, Unit,
+    WorkItem,
+    config::ExposedPort,
+    fact::{Endpoints, FactRef, ResolvedName, Service, ServiceKind, TargetPort},
     load_balancer::{Bind, MemberState},
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, ServiceKey, World, dry_run, explain::explain};
@@ -58,13 +58,13 @@ fn reasons(world: &World) -> BTreeSet<Reason> {
 #[test]
 fn nothing_is_planned_before_everything_was_told() {
     let mut world = world_with(Config::default());
-    let before: Vec<Dirt> =
+    let before: Vec<WorkItem> =
         [put(&shop()), host(&["192.0.2.5"], &[])].into_iter().flat_map(|it| world.apply(it)).collect();
     assert_eq!(before, []);
     assert!(!world.is_settled());
     let kinds: Vec<Change> = synced();
-    let dirt: Vec<Dirt> = kinds.into_iter().flat_map(|it| world.apply(it)).collect();
-    assert!(dirt.contains(&Dirt::Unit(unit(owner(&shop())))), "{dirt:?}");
+    let dirt: Vec<WorkItem> = kinds.into_iter().flat_map(|it| world.apply(it)).collect();
+    assert!(dirt.contains(&WorkItem::Unit(unit(owner(&shop())))), "{dirt:?}");
 }
 
 #[test]
@@ -84,16 +84,18 @@ fn without_a_pool_a_service_is_on_the_hosts_own_addresses() {
 fn an_address_of_a_pool_is_used_only_once_it_is_written() {
     let mut world = world_with(Config::default());
     let changes = vec![pool(("192.0.2.10", "192.0.2.11")), put(&shop()), host(&[], &[])];
-    let dirt: Vec<Dirt> = changes.into_iter().chain(synced()).flat_map(|it| world.apply(it)).collect();
+    let dirt: Vec<WorkItem> = changes.into_iter().chain(synced()).flat_map(|it| world.apply(it)).collect();
     let claim = Unit::Address(ip("192.0.2.10"));
-    assert!(dirt.contains(&Dirt::Unit(claim.clone())));
+    assert!(dirt.contains(&WorkItem::Unit(claim.clone())));
     assert_eq!(load_balancer(&world, &owner(&shop())).binds, []);
 
     let Desired::Address(address) = world.desire(&claim) else { panic!("claimed") };
     let dirt = world.apply(Change::Put(Fact::Address(address)));
     assert_eq!(load_balancer(&world, &owner(&shop())).binds, [Bind::Ledger(ip("192.0.2.10"))]);
-    assert!(dirt.contains(&Dirt::Unit(Unit::Presence(HOST.into()))), "{dirt:?}");
-    let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
+    assert!(dirt.contains(&WorkItem::Unit(Unit::HostAddresses(HOST.into()))), "{dirt:?}");
+    let Desired::HostAddresses(present) = world.desire(&Unit::HostAddresses(HOST.into())) else {
+        panic!("present")
+    };
     assert_eq!(present.addresses.into_keys().collect::<Vec<_>>(), [ip("192.0.2.10")]);
 }
 
@@ -113,7 +115,7 @@ fn a_claim_that_cannot_be_written_is_told_in_the_status_of_who_made_it() {
         problems: vec![(whose.clone(), problem.clone())],
         serving: vec![],
     }));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(whose.clone()))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(whose.clone()))), "{dirt:?}");
     let status = world.status(&whose).expect("it is ours");
     assert!(status.problems.contains(&problem), "{status:?}");
 }
@@ -127,10 +129,11 @@ fn an_endpoint_that_changes_dirties_its_pool_alone() {
     ]);
     let dirt =
         world.apply(put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1"), endpoint("10.0.0.2")])));
-    let (pools, others): (Vec<&Dirt>, Vec<&Dirt>) = dirt.iter().partition(|it| matches!(it, Dirt::Pool(..)));
+    let (pools, others): (Vec<&WorkItem>, Vec<&WorkItem>) =
+        dirt.iter().partition(|it| matches!(it, WorkItem::Pool(..)));
     assert_eq!(pools.len(), 1);
-    assert_eq!(others, [&Dirt::Unit(Unit::Status(owner(&shop())))]);
-    let Dirt::Pool(unit, id) = pools[0] else { unreachable!() };
+    assert_eq!(others, [&WorkItem::Unit(Unit::Status(owner(&shop())))]);
+    let WorkItem::Pool(unit, id) = pools[0] else { unreachable!() };
     assert_eq!(world.member_pool(unit, id).expect("it is there").members.len(), 2);
 }
 
@@ -254,7 +257,7 @@ fn a_selector_without_slices_is_a_problem_that_prints_the_slice_to_write() {
 fn a_port_that_the_configuration_names_is_served_without_being_a_load_balancer() {
     let mut mysql = service("mysql", &[("", 3306, TargetPort::Number(3306))]);
     mysql.kind = ServiceKind::NodePort;
-    let exposed = |service: &str| Exposed {
+    let exposed = |service: &str| ExposedPort {
         key: "tcpServices[0]".into(),
         l4: L4::Tcp,
         namespace: "default".into(),
@@ -285,7 +288,7 @@ fn a_port_that_the_configuration_names_is_served_without_being_a_load_balancer()
 fn a_name_outside_is_resolved_and_its_last_answer_kept() {
     let mut external = service("db", &[]);
     external.kind = ServiceKind::ExternalName("db.example".into());
-    let exposed = Exposed {
+    let exposed = ExposedPort {
         key: "tcpServices[0]".into(),
         l4: L4::Tcp,
         namespace: "default".into(),
@@ -295,17 +298,17 @@ fn a_name_outside_is_resolved_and_its_last_answer_kept() {
         address: None,
     };
     let mut world = world_with(Config { exposed: vec![exposed], ..Config::default() });
-    let dirt: Vec<Dirt> = vec![put(&external), host(&["192.0.2.5"], &[])]
+    let dirt: Vec<WorkItem> = vec![put(&external), host(&["192.0.2.5"], &[])]
         .into_iter()
         .chain(synced())
         .flat_map(|it| world.apply(it))
         .collect();
     let asked = Unit::Name("db.example".into());
-    assert!(dirt.contains(&Dirt::Unit(asked.clone())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(asked.clone())), "{dirt:?}");
     assert_eq!(reasons(&world), BTreeSet::from([Reason::NameUnresolved]));
 
     let answer =
-        NameAnswer { name: "db.example".into(), addresses: vec![ip("198.51.100.1"), ip("2001:db8::1")] };
+        ResolvedName { name: "db.example".into(), addresses: vec![ip("198.51.100.1"), ip("2001:db8::1")] };
     let facts = vec![Fact::Name(Arc::new(answer))];
     let outcome = Outcome {
         unit: asked.clone(),
@@ -363,7 +366,7 @@ fn two_services_that_want_one_port_of_the_host_spoil_only_the_younger() {
 fn a_released_address_is_given_again_only_after_the_host_let_it_go() {
     let mut world = world(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop()), host(&[], &["192.0.2.10"])]);
     let lb = unit(owner(&shop()));
-    let serving = vec![Serving { ip: ip("192.0.2.10"), protocol: L4::Tcp, port: 8080 }];
+    let serving = vec![ServingSocket { ip: ip("192.0.2.10"), protocol: L4::Tcp, port: 8080 }];
     let told = |unit: &Unit, state, serving| {
         Change::Outcome(Outcome { unit: unit.clone(), state, facts: vec![], problems: vec![], serving })
     };
@@ -422,7 +425,7 @@ fn a_status_says_ready_when_every_port_answers_on_a_present_address() {
     let mut world = world(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop()), host(&[], &[])]);
     let status = |world: &World| world.status(&owner(&shop())).expect("a status");
     assert!(!status(&world).ready);
-    let serving = vec![Serving { ip: ip("192.0.2.10"), protocol: L4::Tcp, port: 8080 }];
+    let serving = vec![ServingSocket { ip: ip("192.0.2.10"), protocol: L4::Tcp, port: 8080 }];
     let done = Outcome {
         unit: unit(owner(&shop())),
         state: UnitState::Done,
@@ -431,7 +434,7 @@ fn a_status_says_ready_when_every_port_answers_on_a_present_address() {
         serving,
     };
     let dirt = world.apply(Change::Outcome(done));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop())))));
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop())))));
     assert!(!status(&world).ready, "nobody holds the address yet");
     world.apply(host(&[], &["192.0.2.10"]));
     assert!(status(&world).ready);
@@ -459,7 +462,8 @@ fn an_object_made_again_under_its_name_is_another_owner() {
     let dirt = world.apply(put(&again));
     assert_eq!(world.desire(&unit(owner(&shop()))), Desired::Absent);
     assert!(
-        dirt.contains(&Dirt::Unit(unit(owner(&shop())))) && dirt.contains(&Dirt::Unit(unit(owner(&again))))
+        dirt.contains(&WorkItem::Unit(unit(owner(&shop()))))
+            && dirt.contains(&WorkItem::Unit(unit(owner(&again))))
     );
     assert_eq!(load_balancer(&world, &owner(&again)).listeners.len(), 1);
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed, mpsc::TrySendError},
 };
 
-use super::{AccessLogSink, LogBatch, LogEntry, Stamp};
+use super::{AccessLogSink, LogBatch, LogEntry, LogTimestamp};
 
 /// Sent at this size, or after this time in milliseconds.
 const BATCH: usize = 16 << 10;
@@ -20,7 +20,7 @@ pub(crate) struct LogBuffer {
     text: Vec<u8>,
     lines: u64,
     since: u64,
-    stamp: Stamp,
+    stamp: LogTimestamp,
 }
 
 impl LogBuffer {

@@ -4,11 +4,11 @@ use std::{io::Write, net::SocketAddr, sync::Arc};
 
 use seaway_model::L4;
 
-use super::{AccessForm, LogEntry, Stamp, line};
-use crate::running::{Refusal, RunningListener};
+use super::{AccessLogFormat, LogEntry, LogTimestamp, line};
+use crate::running::{RefusalReason, RunningListener};
 
 /// What became of a connection.
-pub(crate) struct ConnectionLine<'a> {
+pub(crate) struct ConnectionLogLine<'a> {
     /// Who it was, as a trusted PROXY header says.
     pub(crate) client: SocketAddr,
     pub(crate) listener: &'a RunningListener,
@@ -19,12 +19,12 @@ pub(crate) struct ConnectionLine<'a> {
     /// In milliseconds: until the connection to the member was open, and in all.
     pub(crate) connect: Option<u64>,
     pub(crate) took: u64,
-    pub(crate) ending: Ending,
+    pub(crate) ending: ConnectionEnd,
 }
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ConnectionEnd {
     /// Both sides have finished, and this one first.
     Client,
     Member,
@@ -36,51 +36,51 @@ pub(crate) enum Ending {
     MemberReset,
     /// It held memory, or a descriptor, that others needed.
     Evicted,
-    Refused(Refusal),
+    Refused(RefusalReason),
 }
 
 /// One that was turned away before anything was known of it but where it came from.
 pub(crate) struct RefusedClient {
     pub(crate) peer: SocketAddr,
     pub(crate) listener: Arc<RunningListener>,
-    pub(crate) why: Refusal,
+    pub(crate) why: RefusalReason,
 }
 
-impl Ending {
+impl ConnectionEnd {
     /// Both sides see a failure, not an end.
     pub(crate) fn is_failure(self) -> bool {
-        matches!(self, Ending::ClientReset | Ending::MemberReset | Ending::Refused(_))
+        matches!(self, ConnectionEnd::ClientReset | ConnectionEnd::MemberReset | ConnectionEnd::Refused(_))
     }
 
     /// It was for us to end it: what is still on its way is lost, and both sides are to know that.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Ending::IdleTimeout | Ending::Drained | Ending::Evicted)
+        matches!(self, ConnectionEnd::IdleTimeout | ConnectionEnd::Drained | ConnectionEnd::Evicted)
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            Ending::Client => "client",
-            Ending::Member => "member",
-            Ending::IdleTimeout => "idle-timeout",
-            Ending::Drained => "drained",
-            Ending::ClientReset => "client-reset",
-            Ending::MemberReset => "member-reset",
-            Ending::Evicted => "evicted",
-            Ending::Refused(_) => "refused",
+            ConnectionEnd::Client => "client",
+            ConnectionEnd::Member => "member",
+            ConnectionEnd::IdleTimeout => "idle-timeout",
+            ConnectionEnd::Drained => "drained",
+            ConnectionEnd::ClientReset => "client-reset",
+            ConnectionEnd::MemberReset => "member-reset",
+            ConnectionEnd::Evicted => "evicted",
+            ConnectionEnd::Refused(_) => "refused",
         }
     }
 
     fn reason(self) -> Option<&'static str> {
         match self {
-            Ending::Refused(why) => Some(why.as_str()),
+            ConnectionEnd::Refused(why) => Some(why.as_str()),
             _ => None,
         }
     }
 }
 
 impl RefusedClient {
-    pub(crate) fn line(&self) -> ConnectionLine<'_> {
-        ConnectionLine {
+    pub(crate) fn line(&self) -> ConnectionLogLine<'_> {
+        ConnectionLogLine {
             client: self.peer,
             listener: &self.listener,
             pool: "",
@@ -89,14 +89,14 @@ impl RefusedClient {
             received: 0,
             connect: None,
             took: 0,
-            ending: Ending::Refused(self.why),
+            ending: ConnectionEnd::Refused(self.why),
         }
     }
 }
 
-impl ConnectionLine<'_> {
+impl ConnectionLogLine<'_> {
     /// Where Apache has the request, so that what reads its logs finds the fields where they always are.
-    fn common(&self, stamp: &mut Stamp, out: &mut Vec<u8>) {
+    fn common(&self, stamp: &mut LogTimestamp, out: &mut Vec<u8>) {
         stamp.now();
         let client = self.client.ip().to_canonical();
         // A Vec takes all that is written to it.
@@ -122,7 +122,7 @@ impl ConnectionLine<'_> {
         };
     }
 
-    fn json(&self, stamp: &mut Stamp, out: &mut Vec<u8>) {
+    fn json(&self, stamp: &mut LogTimestamp, out: &mut Vec<u8>) {
         let millis = stamp.now();
         let (client, port) = (self.client.ip().to_canonical(), self.client.port());
         let protocol = if self.listener.id.l4 == L4::Udp { "udp" } else { "tcp" };
@@ -154,15 +154,15 @@ impl ConnectionLine<'_> {
     }
 }
 
-impl LogEntry for ConnectionLine<'_> {
-    fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
+impl LogEntry for ConnectionLogLine<'_> {
+    fn write(&self, form: AccessLogFormat, stamp: &mut LogTimestamp, out: &mut Vec<u8>) {
         match form {
-            AccessForm::Common => self.common(stamp, out),
-            AccessForm::Combined => {
+            AccessLogFormat::Common => self.common(stamp, out),
+            AccessLogFormat::Combined => {
                 self.common(stamp, out);
                 out.extend_from_slice(b" \"-\" \"-\"");
             }
-            AccessForm::Json => self.json(stamp, out),
+            AccessLogFormat::Json => self.json(stamp, out),
         }
         out.push(b'\n');
     }

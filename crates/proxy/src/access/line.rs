@@ -8,11 +8,11 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{AccessForm, LogEntry};
+use super::{AccessLogFormat, LogEntry};
 
 /// What became of a request. What is empty was not said.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line<'a> {
+pub(crate) struct RequestLogLine<'a> {
     pub(crate) client: IpAddr,
     pub(crate) method: &'a [u8],
     pub(crate) target: &'a [u8],
@@ -36,13 +36,13 @@ pub(crate) struct Line<'a> {
 
 /// The time as text, written anew once a second.
 #[derive(Default)]
-pub(crate) struct Stamp {
+pub(crate) struct LogTimestamp {
     second: u64,
     pub(super) common: String,
     pub(super) begun: String,
 }
 
-impl Stamp {
+impl LogTimestamp {
     /// Milliseconds of the second that the texts are about.
     pub(super) fn now(&mut self) -> u32 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -57,11 +57,11 @@ impl Stamp {
     }
 }
 
-impl LogEntry for Line<'_> {
-    fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
+impl LogEntry for RequestLogLine<'_> {
+    fn write(&self, form: AccessLogFormat, stamp: &mut LogTimestamp, out: &mut Vec<u8>) {
         match form {
-            AccessForm::Common => self.common(stamp, out),
-            AccessForm::Combined => {
+            AccessLogFormat::Common => self.common(stamp, out),
+            AccessLogFormat::Combined => {
                 self.common(stamp, out);
                 for field in [self.referer, self.agent] {
                     out.extend_from_slice(b" \"");
@@ -69,14 +69,14 @@ impl LogEntry for Line<'_> {
                     out.push(b'"');
                 }
             }
-            AccessForm::Json => self.json(stamp, out),
+            AccessLogFormat::Json => self.json(stamp, out),
         }
         out.push(b'\n');
     }
 }
 
-impl Line<'_> {
-    fn common(&self, stamp: &mut Stamp, out: &mut Vec<u8>) {
+impl RequestLogLine<'_> {
+    fn common(&self, stamp: &mut LogTimestamp, out: &mut Vec<u8>) {
         stamp.now();
         // A Vec takes all that is written to it.
         let _ = write!(out, "{} - - [{}] \"", self.client, stamp.common);
@@ -95,7 +95,7 @@ impl Line<'_> {
         };
     }
 
-    fn json(&self, stamp: &mut Stamp, out: &mut Vec<u8>) {
+    fn json(&self, stamp: &mut LogTimestamp, out: &mut Vec<u8>) {
         let millis = stamp.now();
         let _ = write!(out, "{{\"time\":\"{}.{millis:03}Z\",\"client\":\"{}\"", stamp.begun, self.client);
         for (name, value) in [

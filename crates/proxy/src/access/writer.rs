@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use super::{AccessTo, LogBatch};
+use super::{AccessLogTarget, LogBatch};
 
 /// Batches that wait for it, of all workers: some megabytes at most.
 const WAITING: usize = 64;
@@ -27,10 +27,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn begin(to: &AccessTo, lost: Arc<AtomicU64>) -> io::Result<(Writer, SyncSender<LogBatch>)> {
+    pub(super) fn begin(
+        to: &AccessLogTarget,
+        lost: Arc<AtomicU64>,
+    ) -> io::Result<(Writer, SyncSender<LogBatch>)> {
         let out: Box<dyn Write + Send> = match to {
-            AccessTo::StandardOutput => Box::new(io::stdout()),
-            AccessTo::File(path) => Box::new(open(path)?),
+            AccessLogTarget::StandardOutput => Box::new(io::stdout()),
+            AccessLogTarget::File(path) => Box::new(open(path)?),
         };
         Writer::begin_with(out, lost)
     }
@@ -57,7 +60,7 @@ impl Writer {
 fn write_on(out: &mut dyn Write, coming: &Receiver<LogBatch>, lost: &AtomicU64) {
     let mut well = true;
     for batch in coming {
-        let unwritten = Unwritten(lost, batch.lines);
+        let unwritten = UnwrittenLinesGuard(lost, batch.lines);
         match out.write_all(&batch.text).and_then(|()| out.flush()) {
             Ok(()) => {
                 std::mem::forget(unwritten);
@@ -74,9 +77,9 @@ fn write_on(out: &mut dyn Write, coming: &Receiver<LogBatch>, lost: &AtomicU64) 
 }
 
 /// Lines that count as lost once this is dropped.
-struct Unwritten<'l>(&'l AtomicU64, u64);
+struct UnwrittenLinesGuard<'l>(&'l AtomicU64, u64);
 
-impl Drop for Unwritten<'_> {
+impl Drop for UnwrittenLinesGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(self.1, Relaxed);
     }

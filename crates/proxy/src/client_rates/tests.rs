@@ -186,6 +186,10 @@ fn a_flood_at_one_namespace_takes_its_own_places() {
 
 #[test]
 fn buckets_take_the_room_that_is_written_down() {
-    assert!(SETS * size_of::<Mutex<Set>>() <= (4 << 20) + (1 << 18), "{}", size_of::<Mutex<Set>>());
+    assert!(
+        SETS * size_of::<Mutex<BucketSet>>() <= (4 << 20) + (1 << 18),
+        "{}",
+        size_of::<Mutex<BucketSet>>()
+    );
     assert!(ClientRates::new().sets.get().is_none(), "nothing is held where there is no limit");
 }

@@ -10,7 +10,7 @@ use std::{
 
 use rustls::ClientConnection;
 use seaway_model::load_balancer::CheckKind;
-use seaway_wire::http2::{Connection, FrameEvent, Key, Ours};
+use seaway_wire::http2::{Connection, FrameEvent, LocalSettings, StreamKey};
 
 use super::{
     check::{Check, CheckResult},
@@ -19,10 +19,10 @@ use super::{
 use crate::sys;
 
 pub(super) struct H2CheckExchange {
-    raw: Raw,
+    raw: ProbeStream,
     connection: Connection<()>,
     /// The stream of the question.
-    key: Option<Key>,
+    key: Option<StreamKey>,
     check: Check,
     /// What came and is not a whole frame.
     rest: Vec<u8>,
@@ -40,8 +40,13 @@ const LONGEST: usize = 4 << 10;
 /// Frames that say nothing could otherwise keep the prober for as long as somebody sends them.
 const MOST_HEARD: usize = 256 << 10;
 /// More than any answer that is looked at.
-const OURS: Ours =
-    Ours { head: 16 << 10, streams: 0, stream_window: 1 << 16, connection_window: 1 << 17, is_shared: false };
+const OURS: LocalSettings = LocalSettings {
+    head: 16 << 10,
+    streams: 0,
+    stream_window: 1 << 16,
+    connection_window: 1 << 17,
+    is_shared: false,
+};
 
 impl H2CheckExchange {
     pub(super) fn begin(
@@ -54,7 +59,7 @@ impl H2CheckExchange {
             _ => ask_by_get(&mut connection, check),
         };
         H2CheckExchange {
-            raw: Raw { socket, session },
+            raw: ProbeStream { socket, session },
             connection,
             key,
             check: check.clone(),
@@ -174,7 +179,7 @@ impl H2CheckExchange {
     }
 }
 
-fn ask_by_get(connection: &mut Connection<()>, check: &Check) -> Option<Key> {
+fn ask_by_get(connection: &mut Connection<()>, check: &Check) -> Option<StreamKey> {
     let (host, path) = check.target();
     connection.ask(true, (), |block| {
         block.method(b"GET");
@@ -185,7 +190,7 @@ fn ask_by_get(connection: &mut Connection<()>, check: &Check) -> Option<Key> {
     })
 }
 
-fn ask_by_grpc(connection: &mut Connection<()>, check: &Check, service: &str) -> Option<Key> {
+fn ask_by_grpc(connection: &mut Connection<()>, check: &Check, service: &str) -> Option<StreamKey> {
     let key = connection.ask(false, (), |block| {
         block.method(b"POST");
         block.scheme(false);
@@ -195,7 +200,7 @@ fn ask_by_grpc(connection: &mut Connection<()>, check: &Check, service: &str) ->
         block.field(b"te", b"trailers");
         block.field(b"user-agent", b"seaway");
     })?;
-    connection.say_data(key, &question(service), true);
+    connection.send_data(key, &question(service), true);
     Some(key)
 }
 
@@ -235,12 +240,12 @@ fn judge(status: Option<u32>, message: &[u8]) -> CheckResult {
 }
 
 /// The socket, with TLS between it and us where that is spoken.
-struct Raw {
+struct ProbeStream {
     socket: Rc<OwnedFd>,
     session: Option<ClientConnection>,
 }
 
-impl Raw {
+impl ProbeStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.session else { return sys::receive(self.socket.as_fd(), into) };
         let mut wire = Wire(self.socket.as_fd());

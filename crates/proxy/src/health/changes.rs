@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use seaway_model::{LbKey, PoolId};
-use seaway_snapshot::Standing;
+use seaway_snapshot::MemberAvailability;
 
 /// One member of one pool is used from now on, or is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,8 @@ pub(super) struct HealthChange {
     pub(super) key: LbKey,
     pub(super) pool: PoolId,
     pub(super) member: SocketAddr,
-    pub(super) from: Standing,
-    pub(super) to: Standing,
+    pub(super) from: MemberAvailability,
+    pub(super) to: MemberAvailability,
     pub(super) reason: String,
 }
 
@@ -20,7 +20,7 @@ impl HealthChange {
     pub(super) fn log(&self) {
         let HealthChange { key, pool, member, reason, .. } = self;
         let (from, to) = (word(self.from), word(self.to));
-        if self.to == Standing::Usable {
+        if self.to == MemberAvailability::Usable {
             tracing::info!(%member, %pool, load_balancer = %key, from, to, %reason, "member state changed");
         } else {
             tracing::warn!(%member, %pool, load_balancer = %key, from, to, %reason, "member state changed");
@@ -28,10 +28,10 @@ impl HealthChange {
     }
 }
 
-fn word(standing: Standing) -> &'static str {
+fn word(standing: MemberAvailability) -> &'static str {
     match standing {
-        Standing::Usable => "up",
-        Standing::Ejected => "ejected",
-        Standing::Failed => "down",
+        MemberAvailability::Usable => "up",
+        MemberAvailability::Ejected => "ejected",
+        MemberAvailability::Failed => "down",
     }
 }

@@ -7,7 +7,7 @@ use seaway_model::{
     load_balancer::{BackendProtocol, BackendTls, CheckKind, ProxyVersion},
 };
 use seaway_wire::{
-    http::{STATUS_LINE_MAX, Status, status},
+    http::{STATUS_LINE_MAX, StatusLine, status},
     proxy::{Origin, Version, encode},
 };
 
@@ -139,13 +139,15 @@ impl Check {
                 CheckResult::Failed("answered something else than expected".into())
             }),
             CheckKind::Http { status: (low, high), expect, .. } => match status(bytes) {
-                Status::Partial if ended => Some(CheckResult::Failed("closed before an answer".into())),
-                Status::Partial => None,
-                Status::Invalid => Some(CheckResult::Failed("answered something that is not HTTP".into())),
-                Status::Code(code) if !(*low..=*high).contains(&code) => {
+                StatusLine::Partial if ended => Some(CheckResult::Failed("closed before an answer".into())),
+                StatusLine::Partial => None,
+                StatusLine::Invalid => {
+                    Some(CheckResult::Failed("answered something that is not HTTP".into()))
+                }
+                StatusLine::Code(code) if !(*low..=*high).contains(&code) => {
                     Some(CheckResult::Failed(format!("answered status {code}")))
                 }
-                Status::Code(_) => match expect {
+                StatusLine::Code(_) => match expect {
                     Some(expect) if !contains(bytes, expect.as_bytes()) => (ended || bytes.len() >= LONGEST)
                         .then(|| CheckResult::Failed("answered without the text that is expected".into())),
                     _ => Some(CheckResult::Passed),
@@ -171,15 +173,15 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 /// Findings in a row, until they change the verdict. A new member counts as well: it rises only after a fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CheckSequence {
+pub(super) struct RiseFallCounter {
     pub(super) down: bool,
     against: u8,
 }
 
-impl CheckSequence {
+impl RiseFallCounter {
     /// Of a member that other checks judged before.
-    pub(super) fn known(down: bool) -> CheckSequence {
-        CheckSequence { down, against: 0 }
+    pub(super) fn known(down: bool) -> RiseFallCounter {
+        RiseFallCounter { down, against: 0 }
     }
 
     /// Nothing was found lately that more checks have to confirm or to end.
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     fn a_member_falls_and_rises_after_so_many_in_a_row() {
         let check = check(CheckKind::Tcp);
-        let mut sequence = CheckSequence::default();
+        let mut sequence = RiseFallCounter::default();
         let turns: Vec<bool> = [false, false, true, false, false, false, true, false, true, true]
             .iter()
             .map(|well| sequence.note(*well, &check))

@@ -20,7 +20,7 @@ pub(super) struct Probe {
     connected: bool,
     /// What is still to be said: in the open, then in TLS where that is spoken.
     question: Vec<u8>,
-    within: Option<Box<Within>>,
+    within: Option<Box<TlsProbe>>,
     said: usize,
     answer: Vec<u8>,
     /// What is asked by gRPC, and answered there.
@@ -28,16 +28,16 @@ pub(super) struct Probe {
 }
 
 /// What became of an attempt to begin.
-pub(super) enum Begun {
+pub(super) enum ProbeStart {
     Waiting(Probe),
     Found(CheckResult),
 }
 
 impl Probe {
-    pub(super) fn begin(check: &Check) -> Begun {
+    pub(super) fn begin(check: &Check) -> ProbeStart {
         match Probe::open(check) {
-            Ok(probe) => Begun::Waiting(probe),
-            Err(error) => Begun::Found(judge(&error)),
+            Ok(probe) => ProbeStart::Waiting(probe),
+            Err(error) => ProbeStart::Found(judge(&error)),
         }
     }
 
@@ -65,7 +65,7 @@ impl Probe {
                 check,
             )));
         } else if let Some(session) = begin(BackendProtocol::Http1)? {
-            within = Some(Box::new(Within { session, question: check.question(), said: 0 }));
+            within = Some(Box::new(TlsProbe { session, question: check.question(), said: 0 }));
         } else {
             question.extend(check.question());
         }
@@ -130,13 +130,13 @@ impl Probe {
 }
 
 /// A question in TLS.
-struct Within {
+struct TlsProbe {
     session: ClientConnection,
     question: Vec<u8>,
     said: usize,
 }
 
-impl Within {
+impl TlsProbe {
     /// Goes on with the handshake and the question as far as it can, and reads what was answered.
     fn exchange(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
         let mut wire = Wire(socket);

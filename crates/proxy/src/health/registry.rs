@@ -12,12 +12,12 @@ use std::{
 };
 
 use seaway_model::{LbKey, Name, PoolId};
-use seaway_snapshot::Standing;
+use seaway_snapshot::MemberAvailability;
 use slab::Slab;
 
 use super::{
     HealthChange,
-    check::{Check, CheckResult, CheckSequence},
+    check::{Check, CheckResult, RiseFallCounter},
 };
 use crate::running::{Health, RunningMember, RunningPool};
 
@@ -25,7 +25,7 @@ use crate::running::{Health, RunningMember, RunningPool};
 pub(super) struct CheckRegistry {
     pools: HashMap<(LbKey, PoolId), HashMap<SocketAddr, usize>>,
     checked_members: Slab<CheckedMember>,
-    targets: Slab<Target>,
+    targets: Slab<CheckTarget>,
     by_check: HashMap<Rc<Check>, usize>,
     generation: u32,
     /// How many targets each has.
@@ -42,13 +42,13 @@ struct CheckedMember {
 }
 
 /// One thing to be checked, for everybody who asks for just this check.
-pub(super) struct Target {
+pub(super) struct CheckTarget {
     pub(super) check: Rc<Check>,
     /// Tells it from others that had its place before.
     pub(super) generation: u32,
     /// Of the first who asked for it; what is nobody's in particular has no name.
     pub(super) namespace: Name,
-    sequence: CheckSequence,
+    sequence: RiseFallCounter,
     seen_well: bool,
     /// Nobody checks it until one of its pools is used.
     rests: bool,
@@ -100,7 +100,7 @@ impl CheckRegistry {
         self.rouse(name, |_| true)
     }
 
-    fn rouse(&mut self, name: &(LbKey, PoolId), which: impl Fn(&Target) -> bool) -> Vec<usize> {
+    fn rouse(&mut self, name: &(LbKey, PoolId), which: impl Fn(&CheckTarget) -> bool) -> Vec<usize> {
         let checked_members = self.pools.get(name).into_iter().flat_map(HashMap::values);
         let slots = checked_members.filter_map(|id| self.checked_members.get(*id)?.target);
         let mut awake = Vec::new();
@@ -129,7 +129,7 @@ impl CheckRegistry {
         target.rests
     }
 
-    pub(super) fn target(&self, slot: usize, generation: u32) -> Option<&Target> {
+    pub(super) fn target(&self, slot: usize, generation: u32) -> Option<&CheckTarget> {
         self.targets.get(slot).filter(|target| target.generation == generation)
     }
 
@@ -167,15 +167,15 @@ impl CheckRegistry {
         let name = (key, pool);
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
         if let Some(checked_member) = id.and_then(|id| self.checked_members.get(*id)) {
-            checked_member.member.remember(Standing::Ejected, &reason);
+            checked_member.member.remember(MemberAvailability::Ejected, &reason);
         }
         let (key, pool) = name;
         self.changes.push(HealthChange {
             key,
             pool,
             member,
-            from: Standing::Usable,
-            to: Standing::Ejected,
+            from: MemberAvailability::Usable,
+            to: MemberAvailability::Ejected,
             reason,
         });
     }
@@ -185,14 +185,14 @@ impl CheckRegistry {
         let name = (key, pool);
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
         let Some(checked_member) = id.and_then(|id| self.checked_members.get(*id)) else { return };
-        if checked_member.member.standing(now) == Standing::Usable {
-            checked_member.member.remember(Standing::Usable, "");
+        if checked_member.member.standing(now) == MemberAvailability::Usable {
+            checked_member.member.remember(MemberAvailability::Usable, "");
             self.changes.push(HealthChange {
                 key: name.0,
                 pool: name.1,
                 member,
-                from: Standing::Ejected,
-                to: Standing::Usable,
+                from: MemberAvailability::Ejected,
+                to: MemberAvailability::Usable,
                 reason: "the time for which it was left out is over".into(),
             });
         }
@@ -233,11 +233,11 @@ impl CheckRegistry {
                 self.generation = self.generation.wrapping_add(1);
                 let targets = self.namespaces.entry(namespace.clone()).or_default();
                 *targets = targets.saturating_add(1);
-                let slot = self.targets.insert(Target {
+                let slot = self.targets.insert(CheckTarget {
                     check,
                     generation: self.generation,
                     namespace,
-                    sequence: CheckSequence::known(was_down),
+                    sequence: RiseFallCounter::known(was_down),
                     seen_well: false,
                     rests: true,
                     checked_members: Vec::new(),

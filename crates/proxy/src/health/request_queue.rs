@@ -16,7 +16,7 @@ use crate::{running::RunningPool, sys::Waker};
 
 pub(crate) struct RequestQueue {
     pub(super) bell: Waker,
-    requests: Mutex<Waiting>,
+    requests: Mutex<PendingRequests>,
     /// What was logged and no test has looked at.
     #[cfg(test)]
     pub(super) logged: Mutex<Vec<HealthChange>>,
@@ -24,7 +24,7 @@ pub(crate) struct RequestQueue {
     pub(super) over: AtomicBool,
 }
 
-pub(super) enum Request {
+pub(super) enum ProberRequest {
     Watch(Arc<RunningPool>),
     /// The checks of this pool have rested long enough.
     Wanted(LbKey, PoolId),
@@ -42,37 +42,37 @@ pub(super) enum Request {
 }
 
 #[derive(Default)]
-struct Waiting {
-    requests: Vec<Request>,
-    places: HashMap<About, usize>,
+struct PendingRequests {
+    requests: Vec<ProberRequest>,
+    places: HashMap<RequestKey, usize>,
 }
 
 /// What a request is about.
 #[derive(PartialEq, Eq, Hash)]
-enum About {
+enum RequestKey {
     /// The place of a pool that the request keeps alive.
     Pool(usize),
     Rest(LbKey, PoolId),
     Member(LbKey, PoolId, SocketAddr),
 }
 
-impl Request {
-    fn about(&self) -> Option<About> {
+impl ProberRequest {
+    fn about(&self) -> Option<RequestKey> {
         match self {
-            Request::Watch(pool) => Some(About::Pool(Arc::as_ptr(pool).addr())),
-            Request::Wanted(key, pool) => Some(About::Rest(key.clone(), pool.clone())),
-            Request::Ejected { key, pool, member, .. } => {
-                Some(About::Member(key.clone(), pool.clone(), *member))
+            ProberRequest::Watch(pool) => Some(RequestKey::Pool(Arc::as_ptr(pool).addr())),
+            ProberRequest::Wanted(key, pool) => Some(RequestKey::Rest(key.clone(), pool.clone())),
+            ProberRequest::Ejected { key, pool, member, .. } => {
+                Some(RequestKey::Member(key.clone(), pool.clone(), *member))
             }
-            Request::Stop => None,
+            ProberRequest::Stop => None,
             #[cfg(test)]
-            Request::Do(_) => None,
+            ProberRequest::Do(_) => None,
         }
     }
 }
 
-impl Waiting {
-    fn add(&mut self, request: Request) {
+impl PendingRequests {
+    fn add(&mut self, request: ProberRequest) {
         let place = self.requests.len();
         let before = match request.about() {
             Some(about) => *self.places.entry(about).or_insert(place),
@@ -99,14 +99,14 @@ impl RequestQueue {
     /// The data path has ejected a member; it is let back at `until`.
     pub(crate) fn ejected(&self, pool: &RunningPool, member: SocketAddr, until: u64, reason: String) {
         let (key, pool) = (pool.key.clone(), pool.id.clone());
-        self.ask(Request::Ejected { key, pool, member, until, reason });
+        self.ask(ProberRequest::Ejected { key, pool, member, until, reason });
     }
 
     pub(crate) fn wanted(&self, pool: &RunningPool) {
-        self.ask(Request::Wanted(pool.key.clone(), pool.id.clone()));
+        self.ask(ProberRequest::Wanted(pool.key.clone(), pool.id.clone()));
     }
 
-    pub(super) fn ask(&self, request: Request) {
+    pub(super) fn ask(&self, request: ProberRequest) {
         let mut waiting = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = waiting.requests.is_empty();
         waiting.add(request);
@@ -115,7 +115,7 @@ impl RequestQueue {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<Request> {
+    pub(super) fn take(&self) -> Vec<ProberRequest> {
         self.bell.clear();
         std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner)).requests
     }
@@ -143,23 +143,23 @@ mod tests {
         let other = SocketAddr::from(([192, 0, 2, 2], 80));
         let pools: Vec<_> = (0..2).map(|_| RunningPool::empty(LbKey::Whole, balancing::pool_id())).collect();
         for round in 0..10_000 {
-            pools.iter().for_each(|pool| requests.ask(Request::Watch(pool.clone())));
+            pools.iter().for_each(|pool| requests.ask(ProberRequest::Watch(pool.clone())));
             requests.wanted(&pools[0]);
             requests.ejected(&pools[0], at, round, round.to_string());
             requests.ejected(&pools[0], other, 7, String::new());
         }
-        requests.ask(Request::Stop);
+        requests.ask(ProberRequest::Stop);
         let taken = requests.take();
         assert!(
             matches!(
                 &taken[..],
                 [
-                    Request::Watch(_),
-                    Request::Watch(_),
-                    Request::Wanted(..),
-                    Request::Ejected { until: 9_999, .. },
-                    Request::Ejected { until: 7, .. },
-                    Request::Stop
+                    ProberRequest::Watch(_),
+                    ProberRequest::Watch(_),
+                    ProberRequest::Wanted(..),
+                    ProberRequest::Ejected { until: 9_999, .. },
+                    ProberRequest::Ejected { until: 7, .. },
+                    ProberRequest::Stop
                 ]
             ),
             "{}",

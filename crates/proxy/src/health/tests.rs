@@ -17,9 +17,9 @@ use std::{
 
 use seaway_model::{
     Kind, LbKey, ObjectRef, Owner, Pool, PoolId,
-    load_balancer::{CheckKind, HealthCheck, Passive, ProxyVersion},
+    load_balancer::{CheckKind, HealthCheck, PassiveHealthCheck, ProxyVersion},
 };
-use seaway_snapshot::Standing;
+use seaway_snapshot::MemberAvailability;
 use seaway_testkit::balancing::pool;
 
 use super::*;
@@ -163,7 +163,7 @@ fn a_member_that_stops_listening_falls_and_rises_when_it_is_back() {
         let check_registry = CheckRegistry::new(CheckKind::Tcp, &[at], |_| {});
         check_registry.becomes(at, Health::Down);
         let told = check_registry.one_logged();
-        assert_eq!((told.member, told.to), (at, Standing::Failed));
+        assert_eq!((told.member, told.to), (at, MemberAvailability::Failed));
         assert!(told.reason.contains("refused"), "{}", told.reason);
         socket.listen(128).unwrap();
         check_registry.becomes(at, Health::Up);
@@ -308,7 +308,11 @@ fn an_ejection_and_its_end_are_told() {
     let other = SocketAddr::new(member.ip(), 1);
     let check_registry = CheckRegistry::new(CheckKind::Tcp, &[member, other], |pool| {
         pool.health = None;
-        pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(100), ..Passive::default() });
+        pool.passive = Some(PassiveHealthCheck {
+            failures: 3,
+            eject: Duration::from_millis(100),
+            ..PassiveHealthCheck::default()
+        });
     });
     for _ in 0..3 {
         check_registry.running.failed(&check_registry.member(member), "refused", sys::millis());
@@ -316,9 +320,9 @@ fn an_ejection_and_its_end_are_told() {
     let mut told = Vec::new();
     until("both are told", || {
         told.extend(check_registry.logged().into_iter().map(|change| change.to));
-        told.last() == Some(&Standing::Usable)
+        told.last() == Some(&MemberAvailability::Usable)
     });
-    assert_eq!(check_registry.member(member).standing(sys::millis()), Standing::Usable);
+    assert_eq!(check_registry.member(member).standing(sys::millis()), MemberAvailability::Usable);
 }
 
 #[test]

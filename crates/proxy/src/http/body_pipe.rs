@@ -7,7 +7,7 @@ use std::{
     task::{Poll, ready},
 };
 
-use super::{flow::Broken, stream::Stream};
+use super::{body_relay::BodyError, stream::Stream};
 use crate::{pipes::Pipes, sys::Pipe};
 
 /// A pipe as long as a body needs it.
@@ -27,16 +27,16 @@ impl BodyPipe {
     }
 
     /// Moves some of the next `left` bytes and tells how many of them went on.
-    pub(super) fn poll(&mut self, from: &Stream, to: &Stream, left: u64) -> Poll<Result<usize, Broken>> {
+    pub(super) fn poll(&mut self, from: &Stream, to: &Stream, left: u64) -> Poll<Result<usize, BodyError>> {
         let Some(pipe) = &mut self.pipe else { return Poll::Ready(Ok(0)) };
         if pipe.held() == 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX);
-            if ready!(from.poll_fill(pipe, most)).map_err(Broken::Source)? == 0 {
-                return Poll::Ready(Err(Broken::Source(io::ErrorKind::UnexpectedEof.into())));
+            if ready!(from.poll_fill(pipe, most)).map_err(BodyError::Source)? == 0 {
+                return Poll::Ready(Err(BodyError::Source(io::ErrorKind::UnexpectedEof.into())));
             }
         }
-        Poll::Ready(match ready!(to.poll_pour(pipe)) {
-            Ok(0) | Err(_) => Err(Broken::Sink),
+        Poll::Ready(match ready!(to.poll_write_pipe(pipe)) {
+            Ok(0) | Err(_) => Err(BodyError::Sink),
             Ok(count) => Ok(count),
         })
     }

@@ -10,7 +10,7 @@ use seaway_model::{
     load_balancer::{Rule, TlsProfile},
 };
 
-use super::arrival::DownstreamConnection;
+use super::downstream::DownstreamConnection;
 
 /// What is answered to a request on a connection that is not as its rule asks.
 const MISDIRECTED: u16 = 421;

@@ -4,7 +4,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 use seaway_model::load_balancer::{Compression, Rule};
-use seaway_wire::http::{Body, Field, Known, Request, Response, Version};
+use seaway_wire::http::{BodyFraming, Field, KnownHeader, Request, Response, Version};
 
 use super::credentials;
 
@@ -37,7 +37,7 @@ const LEAST: u64 = 1 << 10;
 
 /// What a request says of it, and its Service.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'r> {
+pub(super) struct CompressionNegotiation<'r> {
     by: &'r Compression,
     /// The client takes it, and nothing in the request forbids it.
     pub(super) is_taken: bool,
@@ -45,7 +45,7 @@ pub(super) struct Wanted<'r> {
 
 /// What becomes of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum ContentCoding {
     #[default]
     AsItIs,
     /// The same, but another client may get it compressed.
@@ -55,8 +55,8 @@ pub(super) enum Coding {
 
 /// The changes to its head.
 #[derive(Clone, Copy, Default)]
-pub(super) struct CodedHead<'h> {
-    pub(super) coding: Coding,
+pub(super) struct CompressedHead<'h> {
+    pub(super) coding: ContentCoding,
     etag: Option<&'h [u8]>,
     /// A response that is stored may have been coded, and have a weak tag.
     is_weak: bool,
@@ -64,7 +64,7 @@ pub(super) struct CodedHead<'h> {
     says_vary: bool,
 }
 
-impl<'r> Wanted<'r> {
+impl<'r> CompressionNegotiation<'r> {
     /// `is_known`: the client has shown who it is, in a way that no field of the request tells.
     pub(super) fn of(
         by: &'r Compression,
@@ -72,35 +72,36 @@ impl<'r> Wanted<'r> {
         is_known: bool,
         head: &[u8],
         request: &Request,
-    ) -> Wanted<'r> {
+    ) -> CompressionNegotiation<'r> {
         let is_guarded = is_known || !rule.auth.is_empty() || !rule.asks.is_empty();
         let names = || request.fields.iter().map(|field| (field.known, field.name.of(head)));
         let is_private = is_guarded
-            || names().any(|(known, name)| known == Known::Cookie || credentials::is_authorization(name));
-        let is_plain = request.version == Version::Http11 && request.body != Body::Tunnel;
+            || names()
+                .any(|(known, name)| known == KnownHeader::Cookie || credentials::is_authorization(name));
+        let is_plain = request.version == Version::Http11 && request.body != BodyFraming::Tunnel;
         // The client asks for a part, another protocol, or for what the member sends (RFC 9111, section 5.2.1.6).
         let forbids = request.fields.iter().any(|field| {
             let (name, value) = (field.name.of(head), field.value.of(head));
-            field.known == Known::Upgrade
+            field.known == KnownHeader::Upgrade
                 || name.eq_ignore_ascii_case(b"range")
                 || name.eq_ignore_ascii_case(b"cache-control") && is_final(value)
         });
         let is_taken =
             is_plain && !forbids && (by.private || !is_private) && takes_gzip(head, &request.fields);
-        Wanted { by, is_taken }
+        CompressionNegotiation { by, is_taken }
     }
 
-    pub(super) fn coding<'h>(self, head: &'h [u8], response: &Response) -> CodedHead<'h> {
-        let mut coded = CodedHead::default();
+    pub(super) fn coding<'h>(self, head: &'h [u8], response: &Response) -> CompressedHead<'h> {
+        let mut coded = CompressedHead::default();
         if response.status == 304 {
             // It stands for the answer that is stored, which may have said so (RFC 9110, section 15.4.5).
-            (coded.coding, coded.is_weak) = (Coding::Varies, self.is_taken);
+            (coded.coding, coded.is_weak) = (ContentCoding::Varies, self.is_taken);
         }
         let (mut fits, mut is_private, mut may_change) = (false, false, true);
         for field in &response.fields {
             let (name, value) = (field.name.of(head), field.value.of(head));
             let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-            if field.known == Known::SetCookie {
+            if field.known == KnownHeader::SetCookie {
                 is_private = true;
             } else if is(b"content-type") {
                 fits = self.is_compressible(value);
@@ -111,18 +112,19 @@ impl<'r> Wanted<'r> {
                 coded.etag = Some(value);
             } else if is(b"cache-control") {
                 may_change &= !is_final(value);
-            } else if UNTOUCHED.iter().any(|it| is(it)) || field.known == Known::Trailer {
+            } else if UNTOUCHED.iter().any(|it| is(it)) || field.known == KnownHeader::Trailer {
                 may_change = false;
             }
         }
         let has_status = matches!(response.status, 200 | 203 | 403 | 404 | 410);
-        let is_long = !matches!(response.body, Body::Length(length) if length < LEAST);
+        let is_long = !matches!(response.body, BodyFraming::Length(length) if length < LEAST);
         if !(has_status && is_long && fits && may_change) {
             return coded;
         }
-        let has_body = matches!(response.body, Body::Length(_) | Body::Chunked | Body::UntilClose);
+        let has_body =
+            matches!(response.body, BodyFraming::Length(_) | BodyFraming::Chunked | BodyFraming::UntilClose);
         let is_coded = self.is_taken && has_body && (self.by.private || !is_private);
-        coded.coding = if is_coded { Coding::Gzip } else { Coding::Varies };
+        coded.coding = if is_coded { ContentCoding::Gzip } else { ContentCoding::Varies };
         coded
     }
 
@@ -153,9 +155,9 @@ const UNTOUCHED: [&[u8]; 8] = [
     b"grpc-status",
 ];
 
-impl CodedHead<'_> {
+impl CompressedHead<'_> {
     pub(super) fn is_coded(&self) -> bool {
-        self.coding == Coding::Gzip
+        self.coding == ContentCoding::Gzip
     }
 
     /// Ranges of what is coded as it goes are not to be had, and it is not byte for byte what its tag stands for.
@@ -167,7 +169,7 @@ impl CodedHead<'_> {
 
     /// `has_own_tag`: the rule sets another one.
     pub(super) fn put_new(&self, out: &mut Vec<u8>, has_own_tag: impl FnOnce() -> bool) {
-        if self.coding == Coding::AsItIs {
+        if self.coding == ContentCoding::AsItIs {
             return;
         }
         if !self.says_vary {

@@ -13,12 +13,12 @@ use seaway_model::load_balancer::{BasicAuth, Rule};
 use seaway_wire::http::Request;
 use secrecy::zeroize::Zeroizing;
 
-use super::{guard::header, serve::Client};
-use crate::passwords::{Attempt, Verdict, Waiter};
+use super::{guard::header, serve::DownstreamClient};
+use crate::passwords::{PasswordAttempt, Verdict, Waiter};
 
 /// Why a request is not answered by its rule.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unauthenticated {
+pub(super) enum AuthenticationFailure {
     /// Nobody who may ask, in this realm.
     Unknown(String),
     /// Who may is not known.
@@ -45,33 +45,33 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// All users that the rule asks for have to be there.
 pub(super) async fn authenticate(
-    client: &Client,
+    client: &DownstreamClient,
     rule: &Rule,
     asks: IpAddr,
     head: &[u8],
     request: &Request,
-) -> Result<(), Unauthenticated> {
+) -> Result<(), AuthenticationFailure> {
     for auth in &rule.auth {
         if auth.users.is_none() {
-            return Err(Unauthenticated::NoUsers);
+            return Err(AuthenticationFailure::NoUsers);
         }
         let is_right = match verify(client, auth, asks, head, request) {
             Verdict::Right => true,
             Verdict::Wrong => false,
-            Verdict::Busy => return Err(Unauthenticated::Busy),
+            Verdict::Busy => return Err(AuthenticationFailure::Busy),
             Verdict::Later(verification) => {
                 client.allow(PATIENCE);
                 let result = poll_fn(|_| match verification.result() {
                     Some(is_right) => Poll::Ready(Ok(is_right)),
-                    None if client.is_gone() => Poll::Ready(Err(Unauthenticated::Gone)),
-                    None if client.context.is_late() => Poll::Ready(Err(Unauthenticated::Busy)),
+                    None if client.is_gone() => Poll::Ready(Err(AuthenticationFailure::Gone)),
+                    None if client.context.is_late() => Poll::Ready(Err(AuthenticationFailure::Busy)),
                     None => Poll::Pending,
                 });
                 result.await?
             }
         };
         if !is_right {
-            return Err(Unauthenticated::Unknown(challenge(auth)));
+            return Err(AuthenticationFailure::Unknown(challenge(auth)));
         }
     }
     Ok(())
@@ -90,11 +90,17 @@ fn challenge(auth: &BasicAuth) -> String {
     format!("WWW-Authenticate: Basic realm=\"{}\", charset=\"UTF-8\"\r\n", auth.realm)
 }
 
-fn verify(client: &Client, auth: &BasicAuth, asks: IpAddr, head: &[u8], request: &Request) -> Verdict {
+fn verify(
+    client: &DownstreamClient,
+    auth: &BasicAuth,
+    asks: IpAddr,
+    head: &[u8],
+    request: &Request,
+) -> Verdict {
     let mut room = Zeroizing::new([0; LONGEST]);
     let said = header(b"authorization", head, request).and_then(|it| credentials(it, &mut room));
     let Some((name, password)) = said else { return Verdict::Wrong };
-    let attempt = Attempt { auth, name, password, client: asks.to_canonical() };
+    let attempt = PasswordAttempt { auth, name, password, client: asks.to_canonical() };
     let context = &client.context;
     let Some(mailbox) = context.mailbox() else { return Verdict::Busy };
     let waiter = || Waiter { mailbox, task: client.task_state.index() };

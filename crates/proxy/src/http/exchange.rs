@@ -5,41 +5,42 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Reuse, Rule};
+use seaway_model::load_balancer::{Action, BackendProtocol, ConnectionReuse, HttpOptions, Rule};
 use seaway_snapshot::RequestParts;
-use seaway_wire::http::{Body, Method, Request, Version};
+use seaway_wire::http::{BodyFraming, Method, Request, Version};
 
 use super::{
-    answer::Answer,
-    ask::{MemberAnswer, UpstreamError, ask_alone, choose},
-    believed::{self, BelievedClient},
     client_tls,
-    compression::Wanted,
+    compression::CompressionNegotiation,
     cors,
-    credentials::{self, Unauthenticated},
-    end::End,
+    credentials::{self, AuthenticationFailure},
     forward_auth,
     guard::{self, RuleDenial},
-    h2_upstream, mirror,
-    question::{AddedHeaders, version_of},
+    h2_upstream,
+    idle_timeouts::{IdleTimeouts, millis},
+    local_reply::LocalReply,
+    mirror,
     queue::{self, QueueDeadline},
-    quiet::{QuietTimeouts, millis},
     relay::relay,
+    request_head::{AddedHeaders, version_of},
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
     scratch::Scratch,
-    serve::Client,
-    sticky::Sticky,
+    serve::DownstreamClient,
+    sticky::StickySession,
+    transport::HttpTransport,
+    trusted_client::{self, TrustedClientAddress},
+    upstream_request::{UpstreamError, UpstreamResponse, choose, request_on_own_connection},
 };
 use crate::{
-    latency::Started,
+    latency::Stopwatch,
     reach::{RETRIES, note_failure},
-    running::{ListenerConfig, Mirror, Refusal, RunningMember, RunningPool, SelectionRequest},
+    running::{ListenerConfig, Mirror, RefusalReason, RunningMember, RunningPool, SelectionRequest},
 };
 
 /// What becomes of the client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum KeepAlive {
     Next,
     /// It ends as soon as the client has heard the answer.
     Last,
@@ -50,7 +51,7 @@ pub(super) enum After {
 #[derive(Clone, Copy)]
 pub(super) struct ExchangeState<'r> {
     /// When its head had come, where that is measured.
-    pub(super) started: Started,
+    pub(super) started: Stopwatch,
     /// The client's address, as far as a proxy before us is believed.
     pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
@@ -60,14 +61,14 @@ pub(super) struct ExchangeState<'r> {
     /// Lines that the rule adds to every response.
     pub(super) response_headers: &'r str,
     /// By which the client keeps its member, and in which pool.
-    pub(super) sticky: Option<(&'r Sticky, &'r RunningPool)>,
+    pub(super) sticky: Option<(&'r StickySession, &'r RunningPool)>,
     /// Whether its answer may be compressed.
-    pub(super) compression: Option<Wanted<'r>>,
+    pub(super) compression: Option<CompressionNegotiation<'r>>,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) persists: bool,
     pub(super) upgrade: bool,
-    pub(super) reuse: Reuse,
+    pub(super) reuse: ConnectionReuse,
     /// Which client may use the connection to the member next, as far as the request allows.
     pub(super) next: NextUse,
     /// The member gets `Connection: close`.
@@ -75,13 +76,13 @@ pub(super) struct ExchangeState<'r> {
     /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
     pub(super) connect_timeout: u64,
     pub(super) response_timeout: u64,
-    pub(super) quiet: QuietTimeouts,
+    pub(super) quiet: IdleTimeouts,
 }
 
 /// Members that are asked whether they take a request before one waits.
 const MOST_FULL: usize = 8;
 
-pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
+pub(super) async fn exchange(client: &DownstreamClient, scratch: &mut Scratch) -> KeepAlive {
     let config = client.downstream.listener.config_owned();
     // A request of which nothing is found again is nobody's: by an empty path it would be another's.
     let Ok(head) = scratch.asked.part(0, scratch.request.length) else {
@@ -99,8 +100,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     client.task_state.charge_to(&rule.owner);
     let peer = client.downstream.peer.ip();
     let asks = match client.downstream.told.believed {
-        true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),
-        false => BelievedClient { ip: peer, is_hidden: false },
+        true => trusted_client::client(peer, head, &scratch.request, &config.listener.http.trusted),
+        false => TrustedClientAddress { ip: peer, is_hidden: false },
     };
     let mut state = ExchangeState {
         started: client.context.shared.started(),
@@ -115,12 +116,12 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         version: scratch.request.version,
         persists: scratch.request.persists,
         upgrade: scratch.request.upgrade,
-        reuse: Reuse::Never,
+        reuse: ConnectionReuse::Never,
         next: NextUse::Closed,
         closes: false,
         connect_timeout: millis(config.listener.timeouts.connect),
         response_timeout: millis(config.listener.timeouts.answer),
-        quiet: QuietTimeouts::usual(&config.listener.timeouts),
+        quiet: IdleTimeouts::usual(&config.listener.timeouts),
     };
     scratch.record.set_client(state.client);
     client.limit(rule.timeout);
@@ -129,7 +130,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     match client_tls::admit(&client.downstream, &config.listener, rule) {
         Ok(is_verified) => state.is_verified = is_verified,
         Err(status) => {
-            client.downstream.listener.refuse(Refusal::Tls);
+            client.downstream.listener.refuse(RefusalReason::Tls);
             return refuse(client, scratch, status).await;
         }
     }
@@ -137,17 +138,17 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     match guard::admit(client, &config, found, asks, &seen) {
         Ok(()) => {}
         Err(RuleDenial::Source) => {
-            client.downstream.listener.refuse(Refusal::Source);
+            client.downstream.listener.refuse(RefusalReason::Source);
             return refuse(client, scratch, 403).await;
         }
         Err(RuleDenial::Spelling) => return refuse(client, scratch, 400).await,
         Err(RuleDenial::Rate(seconds)) => {
-            client.downstream.listener.refuse(Refusal::ClientRate);
+            client.downstream.listener.refuse(RefusalReason::ClientRate);
             let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&config, 429));
             let head_only = state.method == Method::Head;
             // Another connection would cost more than another answer.
             let persists = consume_head(scratch) && may_persist;
-            let answer = Answer { status: 429, fields: &fields, body, head_only, persists };
+            let answer = LocalReply { status: 429, fields: &fields, body, head_only, persists };
             return client.respond(scratch, &answer).await;
         }
     }
@@ -170,7 +171,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         let mut fields = String::new();
         cors::for_preflight(cors, &origin, &seen, &mut fields);
         let persists = consume_head(scratch) && may_persist;
-        return client.respond(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
+        let answer = LocalReply { fields: &fields, persists, ..LocalReply::last(204) };
+        return client.respond(scratch, &answer).await;
     }
     let lines = rules::lines(rule, &seen, client);
     state.response_headers = &lines;
@@ -180,37 +182,37 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(error_page(&config, *code));
             let persists = consume_head(scratch) && may_persist;
             let head_only = state.method == Method::Head;
-            let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
+            let answer = LocalReply { status: *code, fields: &lines, body, head_only, persists };
             return client.respond(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
             let location = redirected(redirect, &seen, found, &client.downstream.told);
             let fields = format!("Location: {location}\r\n{lines}");
             let persists = consume_head(scratch) && may_persist;
-            let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
+            let answer = LocalReply { fields: &fields, persists, ..LocalReply::last(redirect.code) };
             return client.respond(scratch, &answer).await;
         }
     }
     let loop_marker = &client.context.shared.loop_marker;
     if loop_marker.is_looped(head, &scratch.request) {
         client.context.shared.report_loop(client.downstream.listener.at);
-        client.downstream.listener.refuse(Refusal::Loop);
+        client.downstream.listener.refuse(RefusalReason::Loop);
         return refuse(client, scratch, 508).await;
     }
     let number = client.context.cursors().draw();
     let Some(pool) = config.pool_of(found.rule, || number) else {
-        client.downstream.listener.refuse(Refusal::NoMember);
+        client.downstream.listener.refuse(RefusalReason::NoMember);
         return refuse(client, scratch, 503).await;
     };
     let mut pool = pool.clone();
-    let mut sticky = Sticky::of(&pool, head, &scratch.request);
+    let mut sticky = StickySession::of(&pool, head, &scratch.request);
     if sticky.as_ref().is_none_or(|it| it.mark.is_none())
         && let Some((theirs, known)) = kept_pool(&config, found.rule, head, &scratch.request)
     {
         (pool, sticky) = (theirs.clone(), Some(known));
     }
     if let Some(sticky) = &mut sticky {
-        let secure = believed::asks_securely(&client.downstream.told, head, &scratch.request);
+        let secure = trusted_client::asks_securely(&client.downstream.told, head, &scratch.request);
         sticky.within(rule, found, seen.path(), secure);
     }
     state.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
@@ -224,22 +226,22 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         Err(why) => {
             client.downstream.listener.refuse(why);
             let (status, fields) = match why {
-                Refusal::Rate => (429, "Retry-After: 1\r\n"),
+                RefusalReason::Rate => (429, "Retry-After: 1\r\n"),
                 _ => (503, ""),
             };
             let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
             let persists = consume_head(scratch) && may_persist;
-            let answer = Answer { status, fields, body, head_only, persists };
+            let answer = LocalReply { status, fields, body, head_only, persists };
             return client.respond(scratch, &answer).await;
         }
     };
     state.compression = terms.compression.as_deref().map(|it| {
         let is_known = client.downstream.told.certificate.is_some();
-        Wanted::of(it, rule, is_known, head, &scratch.request)
+        CompressionNegotiation::of(it, rule, is_known, head, &scratch.request)
     });
     state.reuse = terms.reuse;
     state.next = NextUse::after_request(&scratch.request, terms.reuse, client.downstream.told.believed);
-    let switches = state.upgrade || body == Body::Tunnel;
+    let switches = state.upgrade || body == BodyFraming::Tunnel;
     state.closes = state.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
@@ -248,7 +250,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         certificate: client.downstream.certificate(state.is_verified),
         options: state.options,
         id: &scratch.id,
-        version: version_of(&scratch.request, matches!(client.end, End::H2Stream(_))),
+        version: version_of(&scratch.request, matches!(client.end, HttpTransport::H2Stream(_))),
         loop_marker,
         closes: state.closes,
     };
@@ -258,10 +260,10 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     added.question(out, head, &scratch.request, rewritten, &asking, request_ids);
     state.connect_timeout = terms.connect.map_or(state.connect_timeout, millis);
     state.response_timeout = terms.answer.map_or(state.response_timeout, millis);
-    state.quiet = QuietTimeouts::of(&terms, &config.listener.timeouts);
+    state.quiet = IdleTimeouts::of(&terms, &config.listener.timeouts);
     client.task_state.drain_within(terms.drain);
     let most = terms.body.unwrap_or(state.options.limits.body);
-    if matches!(body, Body::Length(length) if length > most) {
+    if matches!(body, BodyFraming::Length(length) if length > most) {
         return refuse(client, scratch, 413).await;
     }
     scratch.asked.consume(scratch.request.length);
@@ -270,26 +272,26 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
 
 /// Tells a client that its rule is for others.
 async fn ask_for_password(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
     may_persist: bool,
-    why: Unauthenticated,
-) -> After {
+    why: AuthenticationFailure,
+) -> KeepAlive {
     let (status, fields) = match why {
-        Unauthenticated::Unknown(challenge) => (401, challenge),
-        Unauthenticated::NoUsers => (503, String::new()),
-        Unauthenticated::Busy => {
-            client.downstream.listener.refuse(Refusal::Resources);
+        AuthenticationFailure::Unknown(challenge) => (401, challenge),
+        AuthenticationFailure::NoUsers => (503, String::new()),
+        AuthenticationFailure::Busy => {
+            client.downstream.listener.refuse(RefusalReason::Resources);
             (503, "Retry-After: 1\r\n".to_owned())
         }
-        Unauthenticated::Gone => return After::Close,
+        AuthenticationFailure::Gone => return KeepAlive::Close,
     };
     let config = client.downstream.listener.config_owned();
     let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
     // Browsers ask again on the same connection.
     let persists = consume_head(scratch) && may_persist;
-    client.respond(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
+    client.respond(scratch, &LocalReply { status, fields: &fields, body, head_only, persists }).await
 }
 
 /// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool
@@ -299,39 +301,39 @@ fn kept_pool<'t>(
     rule: usize,
     head: &[u8],
     request: &Request,
-) -> Option<(&'t Arc<RunningPool>, Sticky)> {
+) -> Option<(&'t Arc<RunningPool>, StickySession)> {
     let pools = config.pools_of(rule);
     let mut several = pools.iter().filter(|_| pools.len() > 1);
     several.find_map(|(pool, _)| {
-        let sticky = Sticky::of(pool, head, request).filter(|it| it.mark.is_some())?;
+        let sticky = StickySession::of(pool, head, request).filter(|it| it.mark.is_some())?;
         Some((pool, sticky))
     })
 }
 
 /// Tries members until one answers.
 async fn forward(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     mut state: ExchangeState<'_>,
-    (body, most): (Body, u64),
+    (body, most): (BodyFraming, u64),
     pool: &Arc<RunningPool>,
     mirrors: &[Mirror],
-) -> After {
+) -> KeepAlive {
     scratch.upward.clear();
     let coming = match (&client.end, body) {
         // A stream has frames of its own around its body; it is chunked from here on.
-        (End::H2Stream(_), Body::Chunked) => Body::UntilClose,
+        (HttpTransport::H2Stream(_), BodyFraming::Chunked) => BodyFraming::UntilClose,
         // Before the member has agreed, what comes next may as well be another request.
-        (_, Body::Tunnel) => Body::None,
+        (_, BodyFraming::Tunnel) => BodyFraming::None,
         _ => body,
     };
     let h2 = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
-    scratch.upward.begin(coming, body == Body::Chunked && !h2);
+    scratch.upward.begin(coming, body == BodyFraming::Chunked && !h2);
     if !state.rule.auth.is_empty() || !state.rule.asks.is_empty() {
         // Some members read them as headers: they could say what only those may who have agreed.
-        scratch.upward.leave_trailers_out();
+        scratch.upward.drop_trailers();
     }
-    if body != Body::Tunnel {
+    if body != BodyFraming::Tunnel {
         scratch.upward.limit(most);
     }
     // What came with the head goes with it, and can be sent again.
@@ -348,7 +350,7 @@ async fn forward(
     let retries = state.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
-    let mut fresh_only = introduces || (state.reuse == Reuse::Never && !h2);
+    let mut fresh_only = introduces || (state.reuse == ConnectionReuse::Never && !h2);
     if introduces {
         state.next = NextUse::Closed;
     }
@@ -360,7 +362,7 @@ async fn forward(
         };
         let choose = || {
             let known =
-                |(sticky, _): (&Sticky, _)| pool.by_cookie(sticky.mark?, &tried, client.context.now());
+                |(sticky, _): (&StickySession, _)| pool.by_cookie(sticky.mark?, &tried, client.context.now());
             state.sticky.and_then(known).or_else(|| match h2 {
                 true => choose_free(client, state.client, pool, &tried),
                 false => choose(&client.context, state.client, pool, &tried),
@@ -369,13 +371,13 @@ async fn forward(
         let engaged = match (held.take(), tried.len() <= retries) {
             (Some(member), _) => Ok(member),
             (None, true) => queue::reserve_member(client, pool, selection, &mut patience, choose).await,
-            (None, false) => Err(Refusal::NoMember),
+            (None, false) => Err(RefusalReason::NoMember),
         };
         let member = match engaged {
             Ok(member) => member,
             Err(_) if client.is_gone() => {
                 client.end.reset();
-                return After::Close;
+                return KeepAlive::Close;
             }
             Err(why) => {
                 client.downstream.listener.refuse(why);
@@ -385,9 +387,9 @@ async fn forward(
         };
         let (result, reused) = if h2 {
             let (result, reused) = h2_upstream::ask(client, scratch, state, pool, &member, fresh_only).await;
-            (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
+            (result.map(|end| UpstreamResponse { end, is_whole: true, next: NextUse::Closed }), reused)
         } else {
-            ask_alone(client, scratch, state, pool, &member, fresh_only).await
+            request_on_own_connection(client, scratch, state, pool, &member, fresh_only).await
         };
         let unanswered = match result {
             Ok(asked) => {
@@ -399,11 +401,11 @@ async fn forward(
                     asked.end.reset();
                     drop(asked);
                     client.end.reset();
-                    client.task_state.disengage();
-                    return After::Close;
+                    client.task_state.end_connection();
+                    return KeepAlive::Close;
                 }
                 let after = relay(client, scratch, state, asked, pool, &member).await;
-                client.task_state.disengage();
+                client.task_state.end_connection();
                 return after;
             }
             Err(unanswered) => unanswered,
@@ -413,21 +415,21 @@ async fn forward(
             fresh_only = true;
             held = pool.member_limit().map(|_| member);
             if held.is_none() {
-                client.task_state.disengage();
+                client.task_state.end_connection();
             }
             continue;
         }
-        client.task_state.disengage();
+        client.task_state.end_connection();
         if client.downstream.memory.is_evicted() {
             // Whatever came of it says nothing about the member.
             client.end.reset();
-            return After::Close;
+            return KeepAlive::Close;
         }
         let status = match unanswered {
-            UpstreamError::Client => return After::Close,
+            UpstreamError::Client => return KeepAlive::Close,
             UpstreamError::Refused(status) => status,
             UpstreamError::Ours(error) => {
-                client.lacks(&error);
+                client.note_local_shortage(&error);
                 503
             }
             UpstreamError::Again(why) => {
@@ -458,7 +460,7 @@ async fn forward(
 /// Somebody who takes another request now; if nobody does, whoever would have had it. Clients that keep to one member
 /// wait for that one.
 fn choose_free(
-    client: &Client,
+    client: &DownstreamClient,
     address: IpAddr,
     pool: &Arc<RunningPool>,
     tried: &[Arc<RunningMember>],
@@ -479,12 +481,11 @@ fn choose_free(
 }
 
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.
-pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
+pub(super) async fn refuse(client: &DownstreamClient, scratch: &mut Scratch, status: u16) -> KeepAlive {
     let head_only = scratch.request.method == Method::Head;
     let config = client.downstream.listener.config_owned();
-    client
-        .respond(scratch, &Answer { head_only, body: error_page(&config, status), ..Answer::last(status) })
-        .await
+    let answer = LocalReply { head_only, body: error_page(&config, status), ..LocalReply::last(status) };
+    client.respond(scratch, &answer).await
 }
 
 /// What the operator wants to be said for that status.
@@ -495,5 +496,5 @@ fn error_page(config: &ListenerConfig, status: u16) -> Option<&str> {
 /// Drops the head of the request. `true`: no body follows, so the connection can be used again.
 pub(super) fn consume_head(scratch: &mut Scratch) -> bool {
     scratch.asked.consume(scratch.request.length);
-    scratch.request.body == Body::None
+    scratch.request.body == BodyFraming::None
 }

@@ -8,30 +8,30 @@
 
 use std::sync::Arc;
 
-use seaway_model::load_balancer::{ForwardAuth, Reuse, Rule};
-use seaway_wire::http::{Body, Known, Method};
+use seaway_model::load_balancer::{ConnectionReuse, ForwardAuth, Rule};
+use seaway_wire::http::{BodyFraming, KnownHeader, Method};
 
 use super::{
-    ask::{MemberAnswer, UpstreamError, ask_alone, choose},
     credentials,
-    exchange::{After, ExchangeState, consume_head, refuse},
-    question::{AddedHeaders, put},
+    exchange::{ExchangeState, KeepAlive, consume_head, refuse},
     queue::{self, QueueDeadline},
     relay::relay,
+    request_head::{AddedHeaders, put},
     reuse::NextUse,
-    rules::Nothing,
+    rules::NoResponseChanges,
     scratch::Scratch,
-    serve::Client,
+    serve::DownstreamClient,
+    upstream_request::{UpstreamError, UpstreamResponse, choose, request_on_own_connection},
 };
 use crate::{
     reach::note_failure,
-    running::{ForwardAuthPool, Refusal, RunningMember, RunningPool, SelectionRequest},
+    running::{ForwardAuthPool, RefusalReason, RunningMember, RunningPool, SelectionRequest},
 };
 
 /// Why forward auth did not allow a request.
 pub(super) enum ForwardAuthFailure {
     /// The authorizing Service answered so; the client gets that answer.
-    Denied(Box<Scratch>, MemberAnswer, Arc<RunningPool>, Arc<RunningMember>),
+    Denied(Box<Scratch>, UpstreamResponse, Arc<RunningPool>, Arc<RunningMember>),
     Unreachable,
     /// The client has left.
     ClientGone,
@@ -44,7 +44,7 @@ const ATTEMPTS: usize = 2;
 
 /// Lines for the member, after all have allowed the request.
 pub(super) async fn ask(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &Scratch,
     state: ExchangeState<'_>,
     all: &[ForwardAuthPool],
@@ -65,7 +65,7 @@ pub(super) async fn ask(
     let mut lines = Vec::new();
     for asked in all {
         let mut own = client.context.scratch();
-        own.upward.begin(Body::None, false);
+        own.upward.begin(BodyFraming::None, false);
         own.upward.was_joined();
         put_question(&mut own.question, scratch, (state.rule, &asked.auth), &added)
             .ok_or(ForwardAuthFailure::Unreachable)?;
@@ -80,12 +80,12 @@ pub(super) async fn ask(
                 // What else it says is not read, and no port of ours is kept for the connection.
                 answer.end.reset();
                 drop(answer);
-                client.task_state.disengage();
+                client.task_state.end_connection();
                 client.context.put_back(own);
             }
             300.. => return Err(ForwardAuthFailure::Denied(own, answer, asked.pool.clone(), member)),
             _ => {
-                client.task_state.disengage();
+                client.task_state.end_connection();
                 return Err(ForwardAuthFailure::Unreachable);
             }
         }
@@ -95,25 +95,25 @@ pub(super) async fn ask(
 
 /// Tells the client that it is not served, or what it was told.
 pub(super) async fn refuse_as(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
     why: ForwardAuthFailure,
-) -> After {
+) -> KeepAlive {
     match why {
-        ForwardAuthFailure::ClientGone => After::Close,
+        ForwardAuthFailure::ClientGone => KeepAlive::Close,
         ForwardAuthFailure::Unreachable => {
-            client.downstream.listener.refuse(Refusal::NoMember);
+            client.downstream.listener.refuse(RefusalReason::NoMember);
             refuse(client, scratch, 503).await
         }
         ForwardAuthFailure::Denied(mut own, answer, pool, member) => {
             // A body that is not read is not passed over, either.
-            let persists = state.persists && scratch.request.body == Body::None;
+            let persists = state.persists && scratch.request.body == BodyFraming::None;
             let state = ExchangeState { persists, version: state.version, ..of(state) };
             std::mem::swap(&mut own.record, &mut scratch.record);
             own.record.set_member(&pool, &member);
             let after = relay(client, &mut own, state, answer, &pool, &member).await;
-            client.task_state.disengage();
+            client.task_state.end_connection();
             std::mem::swap(&mut own.record, &mut scratch.record);
             client.context.put_back(own);
             consume_head(scratch);
@@ -128,7 +128,7 @@ fn of(state: ExchangeState<'_>) -> ExchangeState<'_> {
         sticky: None,
         method: if state.method == Method::Head { Method::Head } else { Method::Get },
         upgrade: false,
-        reuse: Reuse::Never,
+        reuse: ConnectionReuse::Never,
         next: NextUse::Closed,
         closes: true,
         connect_timeout: state.connect_timeout.min(PATIENCE),
@@ -138,11 +138,11 @@ fn of(state: ExchangeState<'_>) -> ExchangeState<'_> {
 }
 
 async fn one_of(
-    client: &Client,
+    client: &DownstreamClient,
     own: &mut Scratch,
     state: ExchangeState<'_>,
     pool: &Arc<RunningPool>,
-) -> Result<(MemberAnswer, Arc<RunningMember>), ForwardAuthFailure> {
+) -> Result<(UpstreamResponse, Arc<RunningMember>), ForwardAuthFailure> {
     let Ok(_under_way) = pool.admit(client.context.now()) else {
         return Err(ForwardAuthFailure::Unreachable);
     };
@@ -158,12 +158,12 @@ async fn one_of(
                 ForwardAuthFailure::Unreachable
             });
         };
-        let (result, _) = ask_alone(client, own, state, pool, &member, true).await;
+        let (result, _) = request_on_own_connection(client, own, state, pool, &member, true).await;
         let why = match result {
             Ok(answer) => return Ok((answer, member)),
             Err(why) => why,
         };
-        client.task_state.disengage();
+        client.task_state.end_connection();
         if client.is_gone() {
             return Err(ForwardAuthFailure::ClientGone);
         }
@@ -186,7 +186,7 @@ async fn one_of(
                 return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Ours(error) => {
-                client.lacks(&error);
+                client.note_local_shortage(&error);
                 return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Refused(_) => return Err(ForwardAuthFailure::Unreachable),
@@ -218,7 +218,8 @@ fn put_question(
     put(out, &[method, auth.path.as_bytes(), b" HTTP/1.1\r\nHost: ", auth.host.as_bytes(), b"\r\n"]);
     for field in &request.fields {
         let name = field.name.of(head);
-        let is_of_body = matches!(field.known, Known::ContentLength | Known::Expect | Known::Te);
+        let is_of_body =
+            matches!(field.known, KnownHeader::ContentLength | KnownHeader::Expect | KnownHeader::Te);
         // What others would call that, and what only such a Service may say.
         let is_told = [METHOD, URI, ORIGINAL_METHOD, ORIGINAL_URL, ORIGINAL_URI]
             .into_iter()
@@ -226,11 +227,11 @@ fn put_question(
             || is_granted(&rule.asks, name);
         // A password that was for us is nobody else's.
         let is_ours = credentials::is_authorization(name) && credentials::are_removed(rule);
-        if !field.hop && !is_of_body && !is_told && !is_ours && !added.is_ours_to_tell(field) {
+        if !field.hop && !is_of_body && !is_told && !is_ours && !added.is_set_by_proxy(field) {
             put(out, &[name, b": ", field.value.of(head), b"\r\n"]);
         }
     }
-    added.forwarded(out, head, request, &Nothing);
+    added.forwarded(out, head, request, &NoResponseChanges);
     put(out, &[METHOD, b": ", request.method_name.of(head), b"\r\n"]);
     let uri = request.path_and_query().of(head);
     // One that is empty would be taken for one that was not told.

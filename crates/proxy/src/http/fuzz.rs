@@ -10,9 +10,9 @@ use seaway_model::{
     L4, LbKey, Member, Owner, Pool, PoolId,
     load_balancer::{Affinity, BackendProtocol, Balance, CookieMode, MemberState, PoolHttpOptions},
 };
-use seaway_wire::http::{Limits, Reading, Request};
+use seaway_wire::http::{Limits, ReadProgress, Request};
 
-use super::{believed, request_id, sticky::Sticky};
+use super::{request_id, sticky::StickySession, trusted_client};
 use crate::running::RunningPool;
 
 mod filters;
@@ -29,7 +29,7 @@ fn asked(name: &str, bytes: &[u8]) -> Option<(Vec<u8>, Request)> {
     }
     head.extend_from_slice(b"\r\n");
     let mut request = Request::default();
-    (request.read(&head, &Limits::default()) == Reading::Whole).then_some((head, request))
+    (request.read(&head, &Limits::default()) == ReadProgress::Whole).then_some((head, request))
 }
 
 /// Who the client is, nobody says but proxies of ours: what stands before the first other changes nothing, and neither
@@ -39,7 +39,7 @@ pub fn forwarded(bytes: &[u8]) {
     let trusted = ["10.0.0.0/8", "::1/128"].map(|it| it.parse::<IpNet>().expect("a range"));
     let found = |peer: &str, bytes: &[u8]| {
         let (head, request) = asked("X-Forwarded-For", bytes)?;
-        Some(believed::client(ip(peer), &head, &request, &trusted).ip)
+        Some(trusted_client::client(ip(peer), &head, &request, &trusted).ip)
     };
     let Some(client) = found("10.0.0.1", bytes) else { return };
     assert_eq!(client, client.to_canonical());
@@ -87,7 +87,7 @@ pub fn cookies(bytes: &[u8]) {
         let text: Vec<u8> =
             bytes.iter().flat_map(|byte| if *byte == b'@' { mark.clone() } else { vec![*byte] }).collect();
         let Some((head, request)) = asked("Cookie", &text) else { return };
-        let sticky = Sticky::of(&pool, &head, &request).expect("the pool keeps clients");
+        let sticky = StickySession::of(&pool, &head, &request).expect("the pool keeps clients");
         let (before, mut line) = (pairs(&text), Vec::new());
         sticky.put_cookies(&mut line);
         assert!(line.is_empty() || (line.starts_with(b"Cookie: ") && line.ends_with(b"\r\n")));

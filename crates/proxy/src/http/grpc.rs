@@ -7,7 +7,7 @@ use seaway_wire::http::Response;
 
 /// Where a call tells how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum GrpcStatusSource {
     /// It is no call.
     None,
     ForwardedClient(u16),
@@ -15,25 +15,25 @@ pub(super) enum Outcome {
     ToCome,
 }
 
-impl Outcome {
-    pub(super) fn of(head: &[u8], response: &Response) -> Outcome {
+impl GrpcStatusSource {
+    pub(super) fn of(head: &[u8], response: &Response) -> GrpcStatusSource {
         let value = |name: &[u8]| {
             let found = response.fields.iter().find(|it| it.name.of(head).eq_ignore_ascii_case(name));
             found.map(|it| it.value.of(head))
         };
         if let Some(code) = value(b"grpc-status") {
-            return Outcome::ForwardedClient(status_of(code));
+            return GrpcStatusSource::ForwardedClient(status_of(code));
         }
         let is_call = value(b"content-type").is_some_and(|it| it.starts_with(b"application/grpc"));
-        if is_call { Outcome::ToCome } else { Outcome::None }
+        if is_call { GrpcStatusSource::ToCome } else { GrpcStatusSource::None }
     }
 
     /// `status`: that of HTTP; `trailers`: lines.
     pub(super) fn status(self, status: u16, trailers: &[u8]) -> u16 {
         match self {
-            Outcome::None => status,
-            Outcome::ForwardedClient(told) => told,
-            Outcome::ToCome => {
+            GrpcStatusSource::None => status,
+            GrpcStatusSource::ForwardedClient(told) => told,
+            GrpcStatusSource::ToCome => {
                 let mut lines = trailers.split(|byte| *byte == b'\n');
                 let told = lines.find_map(|line| {
                     let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
@@ -77,7 +77,7 @@ fn status_of(code: &[u8]) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use seaway_wire::http::{Limits, Method, Reading};
+    use seaway_wire::http::{Limits, Method, ReadProgress};
 
     use super::*;
 
@@ -94,8 +94,8 @@ mod tests {
         ] {
             let head = format!("HTTP/1.1 200 \r\n{fields}\r\n");
             let mut response = Response::default();
-            assert_eq!(response.read(head.as_bytes(), Method::Post, &Limits::default()), Reading::Whole);
-            let outcome = Outcome::of(head.as_bytes(), &response);
+            assert_eq!(response.read(head.as_bytes(), Method::Post, &Limits::default()), ReadProgress::Whole);
+            let outcome = GrpcStatusSource::of(head.as_bytes(), &response);
             assert_eq!(outcome.status(200, trailers.as_bytes()), expected, "{fields}{trailers}");
         }
     }

@@ -6,9 +6,9 @@
 
 use seaway_model::load_balancer::ClientKey;
 use seaway_snapshot::RouteMatch;
-use seaway_wire::http::{Known, Request};
+use seaway_wire::http::{KnownHeader, Request};
 
-use super::{believed::BelievedClient, rules::RequestView, serve::Client};
+use super::{rules::RequestView, serve::DownstreamClient, trusted_client::TrustedClientAddress};
 use crate::{client_rates::RateLimitKey, running::ListenerConfig};
 
 /// Why a rule denies a request.
@@ -24,10 +24,10 @@ pub(super) enum RuleDenial {
 
 /// Rules without ranges and limits cost two looks at what is not there.
 pub(super) fn admit(
-    client: &Client,
+    client: &DownstreamClient,
     config: &ListenerConfig,
     found: RouteMatch,
-    asks: BelievedClient,
+    asks: TrustedClientAddress,
     seen: &RequestView<'_>,
 ) -> Result<(), RuleDenial> {
     let (rule, RequestView { head, request }) = (found.rule, *seen);
@@ -47,7 +47,7 @@ pub(super) fn admit(
         rates.admit(limit, asking, client.context.now()).map_err(RuleDenial::Rate)?;
     }
     let followed = config.rule(rule).map(|rule| (found, rule));
-    match followed.is_some_and(|it| config.routes.evades(seen, it, |number| config.rule(number))) {
+    match followed.is_some_and(|it| config.routes.may_bypass_rule(seen, it, |number| config.rule(number))) {
         true => Err(RuleDenial::Spelling),
         false => Ok(()),
     }
@@ -62,7 +62,7 @@ pub(super) fn header<'h>(name: &[u8], head: &'h [u8], request: &Request) -> Opti
 
 /// The same of a cookie, whose name is told apart by case.
 fn cookie<'h>(name: &[u8], head: &'h [u8], request: &Request) -> Option<&'h [u8]> {
-    let fields = request.fields.iter().filter(|field| field.known == Known::Cookie);
+    let fields = request.fields.iter().filter(|field| field.known == KnownHeader::Cookie);
     let pairs = fields.flat_map(|field| field.value.of(head).split(|byte| *byte == b';'));
     only(pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"=")))
 }
@@ -74,7 +74,7 @@ fn only<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<&'h [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use seaway_wire::http::{Limits, Reading};
+    use seaway_wire::http::{Limits, ReadProgress};
 
     use super::*;
 
@@ -98,7 +98,7 @@ mod tests {
         ] {
             let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
             let mut request = Request::default();
-            assert_eq!(request.read(head.as_bytes(), &Limits::default()), Reading::Whole, "{fields:?}");
+            assert_eq!(request.read(head.as_bytes(), &Limits::default()), ReadProgress::Whole, "{fields:?}");
             let (head, name) = (head.as_bytes(), &b"x-key"[..]);
             assert_eq!(header(name, head, &request), by_header.map(str::as_bytes), "{fields:?}");
             assert_eq!(cookie(name, head, &request), by_cookie.map(str::as_bytes), "{fields:?}");

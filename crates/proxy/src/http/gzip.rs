@@ -14,7 +14,7 @@ use miniz_oxide::{
     },
 };
 
-use super::arrival::DownstreamConnection;
+use super::downstream::DownstreamConnection;
 use crate::memory::{ConnectionMemory, Reservation};
 
 /// Better and no slower than nginx's usual level 1; from 3 on each step costs more than it saves.
@@ -53,11 +53,11 @@ pub(super) struct Gzip {
     is_behind: bool,
     /// Bytes that came out.
     pub(super) written: u64,
-    lease: Option<Lease>,
+    lease: Option<CompressorPermit>,
 }
 
 /// It counts among those of its worker and its client.
-struct Lease {
+struct CompressorPermit {
     compressors: Rc<Compressors>,
     client: Rc<DownstreamConnection>,
 }
@@ -98,7 +98,7 @@ impl Compressors {
         self.is_used.set(true);
         self.lent.set(lent.saturating_add(1));
         client.compressed.set(of_client.saturating_add(1));
-        let lease = Lease { compressors: self.clone(), client: client.clone() };
+        let lease = CompressorPermit { compressors: self.clone(), client: client.clone() };
         let idle = self.idle.borrow_mut().pop();
         let state = idle.map_or_else(compressor, renewed);
         self.count();
@@ -210,7 +210,7 @@ impl Gzip {
 
     fn give_back(&mut self) {
         let state = self.state.take();
-        let Some(Lease { compressors, client }) = self.lease.take() else { return };
+        let Some(CompressorPermit { compressors, client }) = self.lease.take() else { return };
         client.compressed.set(client.compressed.get().saturating_sub(1));
         compressors.lent.set(compressors.lent.get().saturating_sub(1));
         let mut idle = compressors.idle.borrow_mut();

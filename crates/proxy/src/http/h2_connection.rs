@@ -4,6 +4,7 @@
 //! wake the driver, which sends that in one call when all of them have had their turn.
 
 mod body;
+mod settings;
 
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
@@ -13,13 +14,14 @@ use std::{
     task::{Poll, ready},
 };
 
-use seaway_wire::http2::{Connection, FrameEvent, Key, Ours, Reason, RequestInfo};
+use seaway_wire::http2::{Connection, ErrorCode, FrameEvent, RequestInfo, StreamKey};
 
+pub(super) use self::settings::{FIRST_WINDOW, MOST_STREAMS, for_client, for_member};
 use super::{
     scratch::{Scratch, lost},
     serve::LINGER,
     stream::Stream,
-    stream_inbox::{Head, StreamInbox},
+    stream_inbox::{ResponseHead, StreamInbox},
     task_state::TaskState,
     worker_context::WorkerContext,
 };
@@ -56,16 +58,6 @@ pub(super) struct H2Connection {
     held: Reservation,
 }
 
-/// Of a client. What is held for each stream without a byte of a body, and of a connection what its streams share, has
-/// to fit into what one connection may hold.
-pub(super) const MOST_STREAMS: u32 = 256;
-const LEAST_STREAMS: u32 = 32;
-/// What a waiting stream holds with the fields that browsers send: so many as are announced are not refused.
-const PER_STREAM: usize = 8 << 10;
-/// Of a member: enough for a small message of gRPC. What is larger gets more as its client takes it (`h2_stream.rs`).
-pub(super) const FIRST_WINDOW: u32 = 2 << 10;
-/// What members of all clients may have under way is no more than a fast line needs.
-const SHARED_WINDOW: u32 = 4 << 20;
 /// A stream that is over is held until its task has noticed.
 const MOST_HELD: usize = 2 * MOST_STREAMS as usize;
 /// Frames that need no answer from a member (PING, SETTINGS and the like) could otherwise keep a worker for as long as
@@ -82,23 +74,6 @@ const MOST_INTERIM: usize = 16;
 const NEVER: u64 = u64::MAX;
 /// In milliseconds: a connection to a member that has not got on for so long gets nothing more to do.
 const STUCK: u64 = 1_000;
-
-/// What a client may send and open whose connection may hold so much.
-pub(super) fn for_client(head: usize, most: usize) -> Ours {
-    let window = |share: usize| u32::try_from(share).unwrap_or(u32::MAX).min(64 << 20);
-    Ours {
-        head,
-        streams: ((most / PER_STREAM) as u32).clamp(LEAST_STREAMS, MOST_STREAMS),
-        stream_window: window(most / 4),
-        connection_window: window((most / 16).saturating_mul(5)),
-        is_shared: false,
-    }
-}
-
-/// What a member may send: its streams are of clients that do not know each other.
-pub(super) fn for_member(head: usize) -> Ours {
-    Ours { head, streams: 0, stream_window: FIRST_WINDOW, connection_window: SHARED_WINDOW, is_shared: true }
-}
 
 impl H2Connection {
     /// Its deadline is about the whole connection, not about each read.
@@ -196,7 +171,9 @@ impl H2Connection {
     pub(super) fn sends(&self, client: &Rc<ConnectionMemory>) -> (bool, bool) {
         let connection = self.state();
         let of = |inbox: &StreamInbox| inbox.held.as_ref().is_some_and(|held| Rc::ptr_eq(held.of(), client));
-        connection.unsaid().fold((false, false), |(own, others), it| (own || of(it), others || !of(it)))
+        connection
+            .sendable_streams()
+            .fold((false, false), |(own, others), it| (own || of(it), others || !of(it)))
     }
 
     /// For longer than is usual the peer takes nothing of what is to be written, or of bodies.
@@ -224,14 +201,14 @@ impl H2Connection {
     }
 
     /// When a peer that takes nothing has had so much time.
-    pub(super) fn gives_up(&self, patience: u64) -> u64 {
+    pub(super) fn gives_up_at(&self, patience: u64) -> u64 {
         self.blocked.get().saturating_add(patience)
     }
 
     /// Reads what is fair, hands it out, and writes what waits. `Ok`: the peer has finished.
     pub(super) fn poll_turn(
         &self,
-        mut asked: impl FnMut(&Connection<StreamInbox>, Key, bool, RequestInfo) -> Option<StreamInbox>,
+        mut asked: impl FnMut(&Connection<StreamInbox>, StreamKey, bool, RequestInfo) -> Option<StreamInbox>,
         mut refused: impl FnMut(),
     ) -> Poll<io::Result<()>> {
         let read = self.poll_reads(&mut |heard| self.hand_out(heard, &mut asked, &mut refused));
@@ -263,7 +240,7 @@ impl H2Connection {
             let (_, left) = self.left.get();
             if left == 0 {
                 if self.is_behind.get() || self.stream.is_readable() {
-                    self.context.go_on_next_turn();
+                    self.context.continue_next_turn();
                 }
                 return Poll::Pending;
             }
@@ -326,7 +303,7 @@ impl H2Connection {
     fn hand_out(
         &self,
         heard: FrameEvent<'_>,
-        asked: &mut impl FnMut(&Connection<StreamInbox>, Key, bool, RequestInfo) -> Option<StreamInbox>,
+        asked: &mut impl FnMut(&Connection<StreamInbox>, StreamKey, bool, RequestInfo) -> Option<StreamInbox>,
         refused: &mut impl FnMut(),
     ) {
         let connection = &mut *self.connection.borrow_mut();
@@ -339,7 +316,7 @@ impl H2Connection {
                         place.ended = ends;
                     }
                     None => {
-                        connection.reset(key, Reason::REFUSED);
+                        connection.reset(key, ErrorCode::REFUSED);
                         connection.let_go(key, 0);
                     }
                 }
@@ -351,8 +328,8 @@ impl H2Connection {
                 return self.wake_all(&self.waiting);
             }
             FrameEvent::Leaves { last } => {
-                for key in connection.give_up_after(last) {
-                    self.deliver(connection, key, |inbox| inbox.reset = Some(Reason::REFUSED));
+                for key in connection.drop_streams_after(last) {
+                    self.deliver(connection, key, |inbox| inbox.reset = Some(ErrorCode::REFUSED));
                 }
                 return self.wake_all(&self.waiting);
             }
@@ -360,13 +337,13 @@ impl H2Connection {
                 let lines = connection.lines().to_vec();
                 let mut too_many = false;
                 self.deliver(connection, key, |inbox| {
-                    inbox.heads.push_back(Head { status, lines, ends });
+                    inbox.heads.push_back(ResponseHead { status, lines, ends });
                     inbox.ended = ends;
                     inbox.report_held();
                     too_many = inbox.heads.len() > MOST_INTERIM || inbox.holds_too_much();
                 });
                 if too_many {
-                    connection.reset(key, Reason::TOO_MUCH);
+                    connection.reset(key, ErrorCode::TOO_MUCH);
                     self.deliver(connection, key, StreamInbox::refuse);
                 }
                 key
@@ -402,7 +379,12 @@ impl H2Connection {
         }
     }
 
-    fn deliver(&self, streams: &mut Connection<StreamInbox>, key: Key, put: impl FnOnce(&mut StreamInbox)) {
+    fn deliver(
+        &self,
+        streams: &mut Connection<StreamInbox>,
+        key: StreamKey,
+        put: impl FnOnce(&mut StreamInbox),
+    ) {
         let Some(inbox) = streams.with_mut(key) else { return };
         put(inbox);
         if let Some(task_state) = &inbox.task_state {

@@ -8,17 +8,17 @@ use std::{
 };
 
 use seaway_wire::{
-    http::{Body, Known, Response, may_trail},
-    http2::{Block, Key, Reason},
+    http::{BodyFraming, KnownHeader, Response, may_trail},
+    http2::{ErrorCode, FieldBlock, StreamKey},
 };
 
 use super::{
-    answer::Answer,
     h2_connection::{FIRST_WINDOW, H2Connection},
     h2_upstream::StreamReservation,
-    heads::{BodyForwarding, Changes},
+    heads::{BodyForwarding, HeaderModifier},
+    local_reply::LocalReply,
     scratch::Buffer,
-    stream_inbox::Head,
+    stream_inbox::ResponseHead,
     switch::is_of_handshake,
     task_state::TaskState,
 };
@@ -26,7 +26,7 @@ use crate::memory::ConnectionMemory;
 
 pub(super) struct H2Stream {
     h2: Rc<H2Connection>,
-    key: Key,
+    key: StreamKey,
     /// Whose task has it.
     task_state: Rc<TaskState>,
     /// Of a client: what it waits for is not said yet.
@@ -65,7 +65,7 @@ impl H2Stream {
     /// Of a client, who waits for an answer.
     pub(super) fn asked(
         h2: Rc<H2Connection>,
-        key: Key,
+        key: StreamKey,
         task_state: Rc<TaskState>,
         switches: bool,
     ) -> H2Stream {
@@ -75,7 +75,7 @@ impl H2Stream {
     /// To a member, who is asked by this.
     pub(super) fn asking(
         h2: Rc<H2Connection>,
-        key: Key,
+        key: StreamKey,
         task_state: Rc<TaskState>,
         memory: Rc<ConnectionMemory>,
         reservation: StreamReservation,
@@ -156,15 +156,15 @@ impl H2Stream {
     }
 
     /// The next head of a member's answer, interim or not. The error tells why there is none.
-    pub(super) fn poll_head(&self) -> Poll<Result<Head, Reason>> {
+    pub(super) fn poll_head(&self) -> Poll<Result<ResponseHead, ErrorCode>> {
         let mut connection = self.h2.state_mut();
-        let Some(inbox) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
+        let Some(inbox) = connection.with_mut(self.key) else { return Poll::Ready(Err(ErrorCode::CANCEL)) };
         let head = inbox.heads.pop_front();
         inbox.report_held();
         match (head, inbox.reset) {
             (Some(head), _) => Poll::Ready(Ok(head)),
             (None, Some(reason)) => Poll::Ready(Err(reason)),
-            (None, None) if self.h2.is_over() => Poll::Ready(Err(Reason::CANCEL)),
+            (None, None) if self.h2.is_over() => Poll::Ready(Err(ErrorCode::CANCEL)),
             (None, None) => Poll::Pending,
         }
     }
@@ -204,7 +204,7 @@ impl H2Stream {
     pub(super) fn close_body(&self, trailers: &[u8]) {
         let mut connection = self.h2.connection();
         match trailers {
-            [] => drop(connection.say_data(self.key, &[], true)),
+            [] => drop(connection.send_data(self.key, &[], true)),
             lines => connection.say(self.key, true, |block| put_lines(block, lines)),
         }
         self.h2.wake();
@@ -221,7 +221,7 @@ impl H2Stream {
     }
 
     pub(super) fn reset(&self) {
-        self.h2.connection().reset(self.key, Reason::INTERNAL);
+        self.h2.connection().reset(self.key, ErrorCode::INTERNAL);
         self.h2.wake();
     }
 
@@ -230,7 +230,7 @@ impl H2Stream {
         self.h2.connection().say(self.key, false, |block| {
             block.status(response.status);
             for field in &response.fields {
-                if !field.hop && field.known != Known::ContentLength {
+                if !field.hop && field.known != KnownHeader::ContentLength {
                     block.field(field.name.of(head), field.value.of(head));
                 }
             }
@@ -239,16 +239,21 @@ impl H2Stream {
     }
 
     /// Sends the head of a member's answer.
-    pub(super) fn answer(&self, head: &[u8], response: &Response, changes: &impl Changes) -> BodyForwarding {
+    pub(super) fn answer(
+        &self,
+        head: &[u8],
+        response: &Response,
+        changes: &impl HeaderModifier,
+    ) -> BodyForwarding {
         let switches = self.switches && response.status == 101;
         let mut lines = Vec::new();
         changes.put_new(&mut lines);
         let status = if switches { 200 } else { response.status };
-        self.say_head(response.body == Body::None, |block| {
+        self.say_head(response.body == BodyFraming::None, |block| {
             block.status(status);
             for field in &response.fields {
                 let name = field.name.of(head);
-                let frames = field.known == Known::ContentLength;
+                let frames = field.known == KnownHeader::ContentLength;
                 let shakes = switches && is_of_handshake(name);
                 let goes_on = if frames { !changes.is_coded() } else { !changes.replaces(head, field) };
                 if !field.hop && !shakes && goes_on {
@@ -260,14 +265,14 @@ impl H2Stream {
         BodyForwarding { chunked: false, persists: true }
     }
 
-    fn say_head(&self, ends: bool, put: impl FnOnce(&mut Block<'_>)) {
+    fn say_head(&self, ends: bool, put: impl FnOnce(&mut FieldBlock<'_>)) {
         self.is_unanswered.set(false);
         self.h2.connection().say(self.key, ends, put);
         self.h2.wake();
     }
 
     /// An answer of our own, whose end waits for the window of who has gone far with the others.
-    pub(super) fn poll_say(&self, answer: &Answer<'_>, said: &mut usize) -> Poll<()> {
+    pub(super) fn poll_say(&self, answer: &LocalReply<'_>, said: &mut usize) -> Poll<()> {
         let (fields, body) = answer.parts();
         let ends = answer.head_only || body.is_empty();
         if self.is_unanswered() {
@@ -305,6 +310,6 @@ pub(super) fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-pub(super) fn put_lines(block: &mut Block<'_>, lines: &[u8]) {
+pub(super) fn put_lines(block: &mut FieldBlock<'_>, lines: &[u8]) {
     fields_of(lines).for_each(|(name, value)| block.field(name, value));
 }

@@ -7,8 +7,8 @@ mod upstream;
 use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
 
 use seaway_wire::{
-    http::{Body, Known, Limits, Method, Reading, Request, Response},
-    http2::{Block, Connection, Reason},
+    http::{BodyFraming, KnownHeader, Limits, Method, ReadProgress, Request, Response},
+    http2::{Connection, ErrorCode, FieldBlock},
 };
 
 pub(super) use self::upstream::StreamReservation;
@@ -17,22 +17,22 @@ use self::{
     upstream::{NextConnection, Upstream},
 };
 use super::{
-    ask::{UpstreamError, reached, secured, send_on},
-    end::End,
+    body_relay::BodyRelay,
     exchange::ExchangeState,
-    flow::Flow,
     h2_connection::{H2Connection, for_member},
     h2_stream::{H2Stream, fields_of},
     relay::put_interim,
     scratch::Scratch,
-    serve::Client,
-    stream_inbox::{Head, StreamInbox},
+    serve::DownstreamClient,
+    stream_inbox::{ResponseHead, StreamInbox},
     switch,
     task_state::TaskState,
+    transport::HttpTransport,
+    upstream_request::{UpstreamError, reached, secured, send_on},
     worker_context::WorkerContext,
 };
 use crate::{
-    latency::Span,
+    latency::LatencyKind,
     running::{RunningMember, RunningPool},
 };
 
@@ -78,26 +78,26 @@ impl H2UpstreamPool {
 }
 
 /// The member takes another request of this client now, without a wait.
-pub(super) fn is_free(client: &Client, member: &Arc<RunningMember>) -> bool {
+pub(super) fn is_free(client: &DownstreamClient, member: &Arc<RunningMember>) -> bool {
     let upstream = client.context.h2_upstreams().of(&client.context, member);
     upstream.is_free(client)
 }
 
 /// Sends the request, and reads the head of the answer. Tells whether the connection had been used before.
 pub(super) async fn ask(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
-) -> (Result<End, UpstreamError>, bool) {
+) -> (Result<HttpTransport, UpstreamError>, bool) {
     let upstream = client.context.h2_upstreams().of(&client.context, member);
     let Some(reservation) = upstream.wait_for_stream(client, state.response_timeout).await else {
         let why = if client.is_gone() { UpstreamError::Client } else { UpstreamError::Refused(503) };
         return (Err(why), false);
     };
-    let has_body = scratch.request.body != Body::None;
+    let has_body = scratch.request.body != BodyFraming::None;
     let mut next = match fresh_only {
         true => NextConnection::Open(upstream.opens()),
         false => upstream.next_connection(client, has_body, state.response_timeout).await,
@@ -110,7 +110,7 @@ pub(super) async fn ask(
                 let started = client.context.shared.started();
                 let made = connect(client, pool, &upstream, member).await;
                 if let Ok(h2) = &made {
-                    client.context.record_latency(pool, None, Span::Connect, started);
+                    client.context.record_latency(pool, None, LatencyKind::Connect, started);
                     has_heard(h2, client).await;
                 }
                 drop(opening);
@@ -137,7 +137,7 @@ pub(super) async fn ask(
 }
 
 async fn connect(
-    client: &Client,
+    client: &DownstreamClient,
     pool: &RunningPool,
     upstream: &Rc<Upstream>,
     member: &Arc<RunningMember>,
@@ -159,7 +159,7 @@ async fn connect(
     let (stands, of) = (upstream.stands(), upstream.clone());
     context.begin(task_state.clone(), async move {
         // Until now the stream was that of the task that connected.
-        ready.belong_to(Some(task_state.index()));
+        ready.set_task(Some(task_state.index()));
         if let Err(error) = drive(&driven, &of, patience).await {
             tracing::debug!(member = %at, %error, "a connection to a member has ended");
         }
@@ -179,7 +179,7 @@ async fn connect(
 }
 
 /// Waits for a moment until a member has said how much it takes.
-async fn has_heard(h2: &H2Connection, client: &Client) {
+async fn has_heard(h2: &H2Connection, client: &DownstreamClient) {
     client.allow(SETTINGS);
     poll_fn(|_| {
         if h2.state().has_heard() || h2.is_over() || client.context.is_late() || client.is_gone() {
@@ -196,7 +196,7 @@ async fn drive(h2: &Rc<H2Connection>, upstream: &Upstream, patience: u64) -> io:
     poll_fn(|_| {
         // Nobody is asked by it.
         let polled = h2.poll_turn(|_, _, _, _| None, || {});
-        task_state.set_deadline(h2.gives_up(patience));
+        task_state.set_deadline(h2.gives_up_at(patience));
         // Who takes nothing any more is given up, with all who ask by it.
         if polled.is_pending() && (h2.is_cut() || task_state.deadline() <= h2.context.now()) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -207,7 +207,7 @@ async fn drive(h2: &Rc<H2Connection>, upstream: &Upstream, patience: u64) -> io:
             upstream.forget(h2);
         }
         if polled.is_pending() && Rc::strong_count(h2) == 1 {
-            h2.connection().break_off(Reason::NONE);
+            h2.connection().abort(ErrorCode::NONE);
             return Poll::Ready(Ok(()));
         }
         polled
@@ -217,22 +217,22 @@ async fn drive(h2: &Rc<H2Connection>, upstream: &Upstream, patience: u64) -> io:
 
 async fn ask_by(
     h2: &Rc<H2Connection>,
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
     (is_secure, at): (bool, SocketAddr),
     reservation: StreamReservation,
-) -> Result<End, UpstreamError> {
+) -> Result<HttpTransport, UpstreamError> {
     let Scratch { question, repeated, upward, .. } = &mut *scratch;
     repeated.begin();
-    if repeated.read(question, &OURS) != Reading::Whole {
+    if repeated.read(question, &OURS) != ReadProgress::Whole {
         return Err(UpstreamError::Refused(400));
     }
-    let any_protocol = matches!(client.end, End::H2Stream(_));
+    let any_protocol = matches!(client.end, HttpTransport::H2Stream(_));
     let protocol = switch::protocol(question, repeated, any_protocol);
     client.allow(state.response_timeout);
     takes(h2, client, protocol.is_some()).await?;
-    let tunnels = protocol.is_some() || repeated.body == Body::Tunnel;
+    let tunnels = protocol.is_some() || repeated.body == BodyFraming::Tunnel;
     let joined = repeated.length;
     let whole = upward.is_over();
     let ends = !tunnels && whole && joined == question.len() && upward.trailers().is_empty();
@@ -253,7 +253,7 @@ async fn ask_by(
     if whole && joined == question.len() && !upward.trailers().is_empty() {
         h2_stream.close_body(upward.trailers());
     }
-    let end = End::H2Stream(h2_stream);
+    let end = HttpTransport::H2Stream(h2_stream);
     scratch.downward.clear();
     let answer = answered(&end, client, scratch, state, joined).await;
     // What goes before the answer goes whole.
@@ -268,21 +268,21 @@ async fn ask_by(
     };
     let agreed = protocol.filter(|_| (200..300).contains(&head.status));
     read_head(scratch, state, agreed.as_deref(), head)?;
-    if let End::H2Stream(h2_stream) = &end {
+    if let HttpTransport::H2Stream(h2_stream) = &end {
         h2_stream.open_window(match scratch.response.body {
-            Body::None => Some(0),
-            Body::Length(length) => Some(length),
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(length) => Some(length),
             _ => None,
         });
     }
-    if tunnels && scratch.response.body != Body::Tunnel {
+    if tunnels && scratch.response.body != BodyFraming::Tunnel {
         end.finish();
     }
     Ok(end)
 }
 
 /// Waits until another question may be asked; `protocol`: one that means to speak something else.
-async fn takes(h2: &H2Connection, client: &Client, protocol: bool) -> Result<(), UpstreamError> {
+async fn takes(h2: &H2Connection, client: &DownstreamClient, protocol: bool) -> Result<(), UpstreamError> {
     poll_fn(|_| {
         let connection = h2.state();
         if client.is_gone() {
@@ -308,13 +308,13 @@ async fn takes(h2: &H2Connection, client: &Client, protocol: bool) -> Result<(),
 
 /// Sends what is left of the question, and waits for the head of the answer. Those before it go to the client at once.
 async fn answered(
-    end: &End,
-    client: &Client,
+    end: &HttpTransport,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
     joined: usize,
-) -> Result<Head, UpstreamError> {
-    let End::H2Stream(h2_stream) = end else { return Err(UpstreamError::Client) };
+) -> Result<ResponseHead, UpstreamError> {
+    let HttpTransport::H2Stream(h2_stream) = end else { return Err(UpstreamError::Client) };
     let whole = scratch.upward.is_over();
     let mut sent = joined;
     let head = poll_fn(|_| {
@@ -362,7 +362,7 @@ async fn answered(
             Poll::Ready(Ok(head)) => Poll::Ready(Ok(head)),
             Poll::Ready(Err(reason)) => {
                 // Refused streams were not looked at (RFC 9113, section 8.7).
-                let may_repeat = whole && (reason == Reason::REFUSED || state.method.is_idempotent());
+                let may_repeat = whole && (reason == ErrorCode::REFUSED || state.method.is_idempotent());
                 let why = format!("ended the HTTP/2 stream: {}", reason.0);
                 Poll::Ready(Err(if may_repeat {
                     UpstreamError::Again(why)
@@ -378,17 +378,22 @@ async fn answered(
 }
 
 /// Passes an answer before the answer on, as strictly read as any.
-fn inform(client: &Client, downward: &mut Flow, state: ExchangeState<'_>, head: &Head) {
+fn inform(
+    client: &DownstreamClient,
+    downward: &mut BodyRelay,
+    state: ExchangeState<'_>,
+    head: &ResponseHead,
+) {
     let lines = [&head.lines[..], b"\r\n"].concat();
     let mut response = Response::default();
-    if response.read(&lines, state.method, &OURS) == Reading::Whole && response.is_interim() {
+    if response.read(&lines, state.method, &OURS) == ReadProgress::Whole && response.is_interim() {
         put_interim(client, downward, state, &lines, &response);
     }
 }
 
 /// The question as HTTP/2 says it.
 fn put_question(
-    block: &mut Block<'_>,
+    block: &mut FieldBlock<'_>,
     question: &[u8],
     read: &Request,
     protocol: Option<&[u8]>,
@@ -397,7 +402,7 @@ fn put_question(
 ) {
     block.method(if protocol.is_some() { b"CONNECT" } else { read.method_name.of(question) });
     // A tunnel leads to somebody, to nothing of his.
-    if read.body != Body::Tunnel {
+    if read.body != BodyFraming::Tunnel {
         block.scheme(is_secure);
         block.path(read.path_and_query().of(question));
     }
@@ -410,9 +415,9 @@ fn put_question(
     for field in &read.fields {
         let name = field.name.of(question);
         match field.known {
-            Known::Host => {}
+            KnownHeader::Host => {}
             // The only one that is allowed, and what gRPC asks for.
-            Known::Te => block.field(b"te", b"trailers"),
+            KnownHeader::Te => block.field(b"te", b"trailers"),
             _ if field.hop => {}
             _ if protocol.is_some() && switch::is_of_handshake(name) => {}
             _ => block.field(name, field.value.of(question)),
@@ -425,9 +430,9 @@ fn read_head(
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
     agreed: Option<&[u8]>,
-    head: Head,
+    head: ResponseHead,
 ) -> Result<(), UpstreamError> {
-    let Head { status, lines, ends } = head;
+    let ResponseHead { status, lines, ends } = head;
     let has_length = |lines| fields_of(lines).any(|(name, _)| name == b"content-length");
     // Without a body there would be no end of it in HTTP/1.1.
     let bodiless =
@@ -441,8 +446,8 @@ fn read_head(
     [&lines[..], length, b"\r\n"].into_iter().for_each(|part| scratch.answered.put(part));
     scratch.response.begin();
     match scratch.response.read(scratch.answered.filled(), state.method, &OURS) {
-        Reading::Whole => Ok(()),
-        Reading::Refused(refusal) => Err(UpstreamError::Wrong(refusal.why)),
-        Reading::More => Err(UpstreamError::Wrong("no head")),
+        ReadProgress::Whole => Ok(()),
+        ReadProgress::Refused(refusal) => Err(UpstreamError::Wrong(refusal.why)),
+        ReadProgress::More => Err(UpstreamError::Wrong("no head")),
     }
 }

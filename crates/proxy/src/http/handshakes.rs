@@ -32,7 +32,7 @@ use crate::{
     worker::{FairQueue, FairnessKey, Mailbox, Token},
 };
 
-type Outcome = Result<IoState, rustls::Error>;
+type HandshakeResult = Result<IoState, rustls::Error>;
 
 /// Pieces of one load balancer that wait before its next clients stay in the queue of the listening socket.
 const MOST_WAITING: usize = 4;
@@ -41,49 +41,49 @@ const LATE: u64 = 50;
 
 #[derive(Default)]
 pub(super) struct Handshakes {
-    waiting: RefCell<FairQueue<Rc<Piece>>>,
+    waiting: RefCell<FairQueue<Rc<HandshakeStep>>>,
     /// How many of each load balancer wait.
     queued: RefCell<HashMap<FairnessKey, usize>>,
     /// What the thread computes, and since when.
-    at_work: RefCell<Option<(Rc<Piece>, u64)>>,
+    at_work: RefCell<Option<(Rc<HandshakeStep>, u64)>>,
     /// Started when it is first needed. `None`: it could not be.
-    helper: OnceCell<Option<Helper>>,
+    helper: OnceCell<Option<HandshakeThread>>,
     /// Listening sockets that are not accepted from: their clients would only wait here, and hold memory meanwhile.
     held_back: RefCell<Vec<(FairnessKey, Token)>>,
 }
 
 /// One step of a handshake: what was read from the peer is to be processed.
-struct Piece {
+struct HandshakeStep {
     of: Rc<TaskState>,
     connection: RefCell<Option<Box<Connection>>>,
-    outcome: RefCell<Option<Outcome>>,
+    outcome: RefCell<Option<HandshakeResult>>,
     /// Its task has ended.
     is_forgotten: Cell<bool>,
 }
 
-struct Helper {
+struct HandshakeThread {
     work: mpsc::Sender<Box<Connection>>,
-    done: mpsc::Receiver<Done>,
+    done: mpsc::Receiver<StepResult>,
     /// It has its priority, and has run since.
     is_ready: Arc<AtomicBool>,
 }
 
 /// A piece that was computed.
-pub(super) struct Computed {
+pub(super) struct CompletedStep {
     pub(super) of: Rc<TaskState>,
     pub(super) took: Duration,
     /// Its task has not ended.
     pub(super) is_awaited: bool,
 }
 
-struct Done {
+struct StepResult {
     connection: Box<Connection>,
-    outcome: Outcome,
+    outcome: HandshakeResult,
     took: Duration,
 }
 
-impl Helper {
-    fn start(worker: usize, mailbox: Arc<Mailbox>) -> io::Result<Helper> {
+impl HandshakeThread {
+    fn start(worker: usize, mailbox: Arc<Mailbox>) -> io::Result<HandshakeThread> {
         let (work, waiting) = mpsc::channel::<Box<Connection>>();
         let (finished, done) = mpsc::channel();
         let is_ready = Arc::new(AtomicBool::new(false));
@@ -101,7 +101,7 @@ impl Helper {
                 mailbox.wake();
             }
         })?;
-        Ok(Helper { work, done, is_ready })
+        Ok(HandshakeThread { work, done, is_ready })
     }
 }
 
@@ -120,7 +120,7 @@ impl Handshakes {
     }
 
     /// What the thread has finished.
-    pub(super) fn collect(&self) -> Option<Computed> {
+    pub(super) fn collect(&self) -> Option<CompletedStep> {
         if self.at_work.borrow().is_none() {
             return None;
         }
@@ -138,7 +138,7 @@ impl Handshakes {
     }
 
     /// Hands the next piece to the thread, or computes it here.
-    pub(super) fn advance(&self, context: &WorkerContext) -> Option<Computed> {
+    pub(super) fn advance(&self, context: &WorkerContext) -> Option<CompletedStep> {
         if self.is_in_time(context.now()) {
             let next = self.waiting.borrow().first()?;
             if !context.has_others_than(next) {
@@ -162,14 +162,14 @@ impl Handshakes {
         Some(self.finish(&piece, compute(connection)))
     }
 
-    fn finish(&self, piece: &Piece, done: Done) -> Computed {
+    fn finish(&self, piece: &HandshakeStep, done: StepResult) -> CompletedStep {
         self.waiting.borrow_mut().charge(piece.of.fairness_key(), done.took);
         let is_awaited = !piece.is_forgotten.get();
         if is_awaited {
             piece.connection.replace(Some(done.connection));
             piece.outcome.replace(Some(done.outcome));
         }
-        Computed { of: piece.of.clone(), took: done.took, is_awaited }
+        CompletedStep { of: piece.of.clone(), took: done.took, is_awaited }
     }
 
     /// The thread is at work, and not for too long.
@@ -177,7 +177,7 @@ impl Handshakes {
         self.at_work.borrow().as_ref().is_some_and(|(_, since)| now.saturating_sub(*since) < LATE)
     }
 
-    fn push(&self, fairness_key: FairnessKey, client: usize, piece: Rc<Piece>) {
+    fn push(&self, fairness_key: FairnessKey, client: usize, piece: Rc<HandshakeStep>) {
         let mut queued = self.queued.borrow_mut();
         let queued = queued.entry(fairness_key).or_default();
         *queued = queued.saturating_add(1);
@@ -185,7 +185,7 @@ impl Handshakes {
     }
 
     /// The next whose task has not ended.
-    fn pop(&self) -> Option<(FairnessKey, Rc<Piece>)> {
+    fn pop(&self) -> Option<(FairnessKey, Rc<HandshakeStep>)> {
         loop {
             let (fairness_key, piece) = self.waiting.borrow_mut().pop()?;
             if let Some(queued) = self.queued.borrow_mut().get_mut(&fairness_key) {
@@ -220,7 +220,7 @@ impl Handshakes {
     pub(super) fn has_thread(&self, context: &WorkerContext) -> bool {
         let start = || {
             let mailbox = context.mailbox()?;
-            Helper::start(context.worker, mailbox).inspect_err(report).ok()
+            HandshakeThread::start(context.worker, mailbox).inspect_err(report).ok()
         };
         self.helper.get_or_init(start).as_ref().is_some_and(|it| it.is_ready.load(Relaxed))
     }
@@ -235,30 +235,31 @@ impl Handshakes {
     }
 }
 
-fn compute(mut connection: Box<Connection>) -> Done {
+fn compute(mut connection: Box<Connection>) -> StepResult {
     let before = sys::thread_cpu_time();
     let outcome = connection.process_new_packets();
-    Done { connection, outcome, took: sys::thread_cpu_time().saturating_sub(before) }
+    StepResult { connection, outcome, took: sys::thread_cpu_time().saturating_sub(before) }
 }
 
 /// Processes what was read from the peer. An error: the task's time is over, or it has to end.
 pub(super) async fn process(
     context: &WorkerContext,
     mut connection: Box<Connection>,
-) -> io::Result<(Box<Connection>, Outcome)> {
-    let delegates = || matches!(*connection, Connection::Server(_)).then(|| context.delegates()).flatten();
+) -> io::Result<(Box<Connection>, HandshakeResult)> {
+    let delegates =
+        || matches!(*connection, Connection::Server(_)).then(|| context.task_to_offload()).flatten();
     let Some(of) = delegates() else {
         let outcome = connection.process_new_packets();
         return Ok((connection, outcome));
     };
     let (fairness_key, client) = (of.fairness_key(), of.client());
-    let piece = Rc::new(Piece {
+    let piece = Rc::new(HandshakeStep {
         of,
         connection: RefCell::new(Some(connection)),
         outcome: RefCell::default(),
         is_forgotten: Cell::new(false),
     });
-    let waits = Waits(piece.clone());
+    let waits = StepWaiter(piece.clone());
     context.handshakes.push(fairness_key, client, piece);
     poll_fn(|_| match (waits.0.outcome.take(), context.is_late()) {
         (Some(outcome), _) => {
@@ -272,9 +273,9 @@ pub(super) async fn process(
 }
 
 /// A task that waits for a piece. Dropped with it, when the task ends.
-struct Waits(Rc<Piece>);
+struct StepWaiter(Rc<HandshakeStep>);
 
-impl Drop for Waits {
+impl Drop for StepWaiter {
     fn drop(&mut self) {
         self.0.is_forgotten.set(true);
         self.0.connection.take();
@@ -288,45 +289,49 @@ mod tests {
 
     use super::{super::worker_context::Runnable, *};
     use crate::{
-        shared::Shared,
+        proxy_state::ProxyState,
         sys::Epoll,
-        worker::{Kind, Turn},
+        worker::{Kind, LoopIteration},
     };
 
     /// A worker whose thread for handshakes never gets a processor.
     struct Starved {
         context: Rc<WorkerContext>,
-        turn: Turn,
+        turn: LoopIteration,
         given: mpsc::Receiver<Box<Connection>>,
-        _done: mpsc::Sender<Done>,
+        _done: mpsc::Sender<StepResult>,
     }
 
     impl Starved {
         fn new() -> Starved {
-            let shared = Arc::new(Shared::new(vec![Arc::new(Mailbox::new().unwrap())]));
-            let turn = Turn::new(0, Arc::new(Epoll::new().unwrap()), Box::default(), shared);
+            let shared = Arc::new(ProxyState::new(vec![Arc::new(Mailbox::new().unwrap())]));
+            let turn = LoopIteration::new(0, Arc::new(Epoll::new().unwrap()), Box::default(), shared);
             let context = WorkerContext::new(&turn);
             let (work, given) = mpsc::channel();
             let (sender, done) = mpsc::channel();
             assert!(
-                context.handshakes.helper.set(Some(Helper { work, done, is_ready: Arc::default() })).is_ok()
+                context
+                    .handshakes
+                    .helper
+                    .set(Some(HandshakeThread { work, done, is_ready: Arc::default() }))
+                    .is_ok()
             );
             Starved { context, turn, given, _done: sender }
         }
 
-        fn push(&self) -> Waits {
+        fn push(&self) -> StepWaiter {
             let config = ServerConfig::builder()
                 .with_no_client_auth()
                 .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
             let connection = ServerConnection::new(Arc::new(config)).unwrap();
-            let piece = Rc::new(Piece {
+            let piece = Rc::new(HandshakeStep {
                 of: Rc::new(TaskState::new(None, 0)),
                 connection: RefCell::new(Some(Box::new(connection.into()))),
                 outcome: RefCell::default(),
                 is_forgotten: Cell::new(false),
             });
             self.context.handshakes.push(piece.of.fairness_key(), piece.of.client(), piece.clone());
-            Waits(piece)
+            StepWaiter(piece)
         }
 
         fn advance(&self) -> bool {
@@ -348,7 +353,7 @@ mod tests {
         assert_eq!(starved.given.try_iter().count(), 1);
         assert_eq!(starved.context.handshakes.next_timeout(starved.turn.now), Some(LATE));
         starved.turn.now += LATE;
-        starved.context.come_to(&starved.turn);
+        starved.context.begin_turn(&starved.turn);
         assert!(starved.advance());
         assert_eq!(outcomes(), [false, true, false]);
         assert!(starved.advance() && !starved.advance());

@@ -4,9 +4,9 @@ use std::{io::Write, net::SocketAddr};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use seaway_model::load_balancer::HeaderChange;
-use seaway_wire::http::{Body, Field, Known, Response, Version};
+use seaway_wire::http::{BodyFraming, Field, KnownHeader, Response, Version};
 
-use super::answer::reason;
+use super::local_reply::reason;
 
 /// The client, in the words that members are told.
 pub(super) struct ForwardedClient {
@@ -42,7 +42,7 @@ impl ForwardedClient {
 }
 
 /// What a rule does to fields. Those that frame or are for one hop are nobody's to change.
-pub(super) trait Changes {
+pub(super) trait HeaderModifier {
     fn changes(&self) -> impl Iterator<Item = &HeaderChange>;
 
     /// This field does not go on as it is.
@@ -93,7 +93,7 @@ pub(super) fn answer(
     response: &Response,
     version: Version,
     persists: bool,
-    changes: &impl Changes,
+    changes: &impl HeaderModifier,
 ) -> BodyForwarding {
     // A Vec takes all that is written to it.
     let _ = write!(out, "HTTP/1.1 {} ", response.status);
@@ -105,7 +105,7 @@ pub(super) fn answer(
     // How long it is is not known, or nothing is to be said of it.
     let is_unsized = response.status < 200 || response.status == 204 || changes.is_coded();
     for field in &response.fields {
-        let frames = field.known == Known::ContentLength;
+        let frames = field.known == KnownHeader::ContentLength;
         if field.hop || (is_unsized && frames) || (!frames && changes.replaces(head, field)) {
             continue;
         }
@@ -115,16 +115,17 @@ pub(super) fn answer(
     }
     changes.put_new(out);
     // An end that only the end of the connection tells would cost the client its connection.
-    let endless = changes.is_coded() || matches!(response.body, Body::Chunked | Body::UntilClose);
+    let endless =
+        changes.is_coded() || matches!(response.body, BodyFraming::Chunked | BodyFraming::UntilClose);
     let chunked = endless && version == Version::Http11;
-    let tunnel = response.body == Body::Tunnel;
+    let tunnel = response.body == BodyFraming::Tunnel;
     let persists = persists && !tunnel && (!endless || chunked);
     if chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     if response.status == 101 {
         out.extend_from_slice(b"Connection: upgrade\r\n");
-        let upgrade = response.fields.iter().filter(|field| field.known == Known::Upgrade);
+        let upgrade = response.fields.iter().filter(|field| field.known == KnownHeader::Upgrade);
         for field in upgrade {
             for part in [b"Upgrade: ", field.value.of(head), b"\r\n"] {
                 out.extend_from_slice(part);

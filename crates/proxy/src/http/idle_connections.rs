@@ -9,18 +9,18 @@ use std::{
 };
 
 use self::queues::{IdleQueues, ReuseClass};
-use super::{arrival::DownstreamConnection, reuse::NextUse, stream::Stream};
+use super::{downstream::DownstreamConnection, reuse::NextUse, stream::Stream};
 use crate::running::RunningMember;
 
 #[derive(Default)]
 pub(super) struct IdleConnections {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
-    kept: IdleQueues<One>,
+    kept: IdleQueues<IdleConnection>,
     /// No one of them is too old before.
     next: u64,
 }
 
-struct One {
+struct IdleConnection {
     stream: Stream,
     member: Arc<RunningMember>,
     until: u64,
@@ -60,8 +60,9 @@ impl IdleConnections {
     }
 
     /// The one that was used last by this client alone, or else by anyone.
-    fn newest(&mut self, member: usize, client: &Rc<DownstreamConnection>) -> Option<One> {
-        let is_own = |one: &One| one.client.as_ref().is_some_and(|it| it.as_ptr() == Rc::as_ptr(client));
+    fn newest(&mut self, member: usize, client: &Rc<DownstreamConnection>) -> Option<IdleConnection> {
+        let is_own =
+            |one: &IdleConnection| one.client.as_ref().is_some_and(|it| it.as_ptr() == Rc::as_ptr(client));
         // Most clients have none, and need not search.
         let own = (Rc::weak_count(client) > 0)
             .then(|| self.kept.remove_newest(member, ReuseClass::ForOne, is_own))
@@ -88,7 +89,10 @@ impl IdleConnections {
             // The client of the oldest may never come back.
             drop(self.kept.pop_oldest(key(member), queue));
         }
-        self.push(queue, One { stream, member: member.clone(), until: now.saturating_add(OLD), client });
+        self.push(
+            queue,
+            IdleConnection { stream, member: member.clone(), until: now.saturating_add(OLD), client },
+        );
     }
 
     /// Waits until the member closes it. A port of ours is not free again for a minute where we close first.
@@ -102,12 +106,15 @@ impl IdleConnections {
             oldest.stream.reset();
         }
         let until = now.saturating_add(CLOSING);
-        self.push(ReuseClass::Closing, One { stream, member: member.clone(), until, client: None });
+        self.push(
+            ReuseClass::Closing,
+            IdleConnection { stream, member: member.clone(), until, client: None },
+        );
     }
 
-    fn push(&mut self, queue: ReuseClass, one: One) {
+    fn push(&mut self, queue: ReuseClass, one: IdleConnection) {
         self.next = if self.kept.is_empty() { one.until } else { self.next.min(one.until) };
-        one.stream.belong_to(None);
+        one.stream.set_task(None);
         self.kept.push(key(&one.member), queue, one.stream.index(), one);
     }
 

@@ -1,7 +1,7 @@
 //! The mark of requests that have come through here: `CDN-Loop` (RFC 8586), which whoever forwards them leaves in
 //! place. Ours names this process, so that a loop is told from a chain.
 
-use seaway_wire::http::{Known, Request};
+use seaway_wire::http::{KnownHeader, Request};
 
 use crate::own_sockets::MOST_PASSES;
 
@@ -30,7 +30,7 @@ impl LoopMarker {
     /// It has come through here too often, or through too many of us.
     pub(super) fn is_looped(&self, head: &[u8], request: &Request) -> bool {
         let (mut own, mut all) = (0_usize, 0_usize);
-        for field in request.fields.iter().filter(|it| it.known == Known::Other) {
+        for field in request.fields.iter().filter(|it| it.known == KnownHeader::Other) {
             if !is_loop_marker(field.name.of(head)) {
                 continue;
             }

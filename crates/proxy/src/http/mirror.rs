@@ -8,18 +8,18 @@ use std::{
 };
 
 use super::{
-    arrival::DownstreamConnection,
-    ask::{choose, connect},
-    end::End,
+    downstream::DownstreamConnection,
     scratch::Scratch,
-    serve::Client,
+    serve::DownstreamClient,
     task_state::TaskState,
+    transport::HttpTransport,
+    upstream_request::{choose, connect},
     worker_context::WorkerContext,
 };
 use crate::running::{Mirror, RunningPool};
 
 /// Sends a copy of the question. What has a body that is still to come is not copied: nobody holds it up, or holds it.
-pub(super) fn send_mirrors(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
+pub(super) fn send_mirrors(client: &DownstreamClient, scratch: &Scratch, mirrors: &[Mirror]) {
     for mirror in mirrors {
         let draw = client.context.cursors().draw() % 1000;
         if draw >= u64::from(mirror.per_mille) {
@@ -64,13 +64,16 @@ async fn send(
     let Some(member) = choose(&context, downstream.peer.ip(), &pool, &[]) else { return };
     let Ok(_under_way) = pool.admit(context.now()) else { return };
     // A copy waits for nobody, and overtakes nobody who does.
-    if pool.member_limit().is_some() && pool.has_waiting() || !member.try_engage(pool.member_limit()) {
+    if pool.member_limit().is_some() && pool.has_waiting()
+        || !member.try_begin_connection(pool.member_limit())
+    {
         return;
     }
     task_state.drain_within(pool.live().compiled.pool().http.drain);
     context.is_on(&task_state, &member);
     task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.connect)));
-    let Ok(End::Wire(stream)) = connect(&context, &task_state, &downstream, &pool, &member, true).await
+    let Ok(HttpTransport::Wire(stream)) =
+        connect(&context, &task_state, &downstream, &pool, &member, true).await
     else {
         return;
     };

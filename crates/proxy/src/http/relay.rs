@@ -7,37 +7,37 @@ use std::{
     task::Poll,
 };
 
-use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
+use seaway_wire::http::{BodyFraming, Limits, Method, ReadProgress, Response, Version};
 
 use super::{
-    ask::MemberAnswer,
-    compression::{CodedHead, Coding},
-    end::End,
-    exchange::{After, ExchangeState, refuse},
-    flow::{Broken, Flow},
-    grpc::Outcome,
-    heads::{self, BodyForwarding, Changes},
-    quiet::QuietTimeouts,
+    body_relay::{BodyError, BodyRelay},
+    compression::{CompressedHead, ContentCoding},
+    exchange::{ExchangeState, KeepAlive, refuse},
+    grpc::GrpcStatusSource,
+    heads::{self, BodyForwarding, HeaderModifier},
+    idle_timeouts::IdleTimeouts,
     reuse::{self, NextUse},
-    rules::{Nothing, ResponseChanges},
+    rules::{NoResponseChanges, ResponseChanges},
     scratch::{Buffer, Scratch},
-    serve::Client,
+    serve::DownstreamClient,
+    transport::HttpTransport,
+    upstream_request::UpstreamResponse,
 };
 use crate::{
-    access::Ending,
-    latency::Span,
+    access::ConnectionEnd,
+    latency::LatencyKind,
     running::{RunningMember, RunningPool},
 };
 
 /// Passes the answer on, with the interim ones before it.
 pub(super) async fn relay(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
-    MemberAnswer { end: stream, is_whole, mut next }: MemberAnswer,
+    UpstreamResponse { end: stream, is_whole, mut next }: UpstreamResponse,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
-) -> After {
+) -> KeepAlive {
     let mut is_invited = false;
     loop {
         let Scratch { response, answered, downward, .. } = scratch;
@@ -48,17 +48,17 @@ pub(super) async fn relay(
             is_invited |= response.status == 100;
             put_interim(client, downward, state, head, response);
             answered.consume(response.length);
-            downward.begin(Body::None, false);
+            downward.begin(BodyFraming::None, false);
             let written = poll_fn(|_| downward.poll_write(&client.end)).await;
             if written.is_err() {
-                return After::Close;
+                return KeepAlive::Close;
             }
             match next_head(client, scratch, state, &stream).await {
                 Ok(()) => continue,
                 Err(_) if client.downstream.memory.is_evicted() => {
                     stream.reset();
                     client.end.reset();
-                    return After::Close;
+                    return KeepAlive::Close;
                 }
                 Err(status) => {
                     match status {
@@ -84,19 +84,19 @@ pub(super) async fn relay(
     if !takes.await {
         stream.reset();
         client.end.reset();
-        return After::Close;
+        return KeepAlive::Close;
     }
     let status = scratch.response.status;
-    let tunnels = scratch.response.body == Body::Tunnel;
+    let tunnels = scratch.response.body == BodyFraming::Tunnel;
     if status == 101 && !state.upgrade {
         return refuse(client, scratch, 502).await;
     }
     client.downstream.listener.answers.count(status);
     member.answers.count(status);
-    client.context.record_latency(pool, Some(member), Span::FirstByte, state.started);
+    client.context.record_latency(pool, Some(member), LatencyKind::FirstByte, state.started);
     scratch.record.set_response(status, || 0);
     let may_persist = state.persists && !client.is_over();
-    let has_body = scratch.request.body != Body::None;
+    let has_body = scratch.request.body != BodyFraming::None;
     let is_unread = has_body && next != NextUse::Closed && {
         let is_uninvited = reuse::expects(&scratch.request) && !is_invited;
         is_uninvited || reuse::is_early(&scratch.upward, &stream)
@@ -109,17 +109,17 @@ pub(super) async fn relay(
         return refuse(client, scratch, 502).await;
     };
     next = next.after_answer(state.reuse, head, response);
-    let cookies = state.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
+    let cookies = state.sticky.map(|(sticky, pool)| sticky.response_lines(pool, member, head, response));
     let mut answering = ResponseChanges {
-        coded: CodedHead::default(),
+        coded: CompressedHead::default(),
         rule: state.rule,
         lines: state.response_headers,
         sticky: state.sticky.map(|(sticky, _)| sticky),
         cookies: cookies.as_deref().unwrap_or_default(),
         via: state.options.via.as_deref().map(|name| match &stream {
-            End::Wire(_) if response.version == Version::Http10 => (name, "1.0"),
-            End::Wire(_) => (name, "1.1"),
-            End::H2Stream(_) => (name, "2"),
+            HttpTransport::Wire(_) if response.version == Version::Http10 => (name, "1.0"),
+            HttpTransport::Wire(_) => (name, "1.1"),
+            HttpTransport::H2Stream(_) => (name, "2"),
         }),
     };
     let mut gzip = None;
@@ -131,29 +131,29 @@ pub(super) async fn relay(
             gzip = client.context.compressors.lend(&client.downstream).filter(|_| !is_told);
         }
         if answering.is_coded() && gzip.is_none() {
-            answering.coded.coding = Coding::Varies;
+            answering.coded.coding = ContentCoding::Varies;
         }
     }
     downward.clear();
     let onward = match &client.end {
-        End::Wire(_) => {
+        HttpTransport::Wire(_) => {
             heads::answer(&mut downward.out, head, response, state.version, may_persist, &answering)
         }
-        End::H2Stream(h2_stream) => h2_stream.answer(head, response, &answering),
+        HttpTransport::H2Stream(h2_stream) => h2_stream.answer(head, response, &answering),
     };
     let BodyForwarding { chunked, persists } = onward;
     let outcome = match &stream {
-        End::Wire(_) => Outcome::None,
-        End::H2Stream(_) => Outcome::of(head, response),
+        HttpTransport::Wire(_) => GrpcStatusSource::None,
+        HttpTransport::H2Stream(_) => GrpcStatusSource::of(head, response),
     };
     answered.consume(response.length);
     downward.begin(response.body, chunked);
     downward.compress(gzip);
     if tunnels {
         pool.answered(member, status, client.context.now());
-        upward.begin(Body::Tunnel, false);
+        upward.begin(BodyFraming::Tunnel, false);
         tunnel(client, scratch, &stream, member, state.quiet).await;
-        return After::Close;
+        return KeepAlive::Close;
     }
     if downward.join(answered).is_err() {
         stream.reset();
@@ -167,12 +167,12 @@ pub(super) async fn relay(
     let others = scratch.weight().saturating_sub(scratch.weight_of_bodies());
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
-    let quiet = if matches!(stream, End::H2Stream(_)) { state.quiet.idle } else { timeout };
+    let quiet = if matches!(stream, HttpTransport::H2Stream(_)) { state.quiet.idle } else { timeout };
     client.allow(timeout);
     let (mut asking, mut was_stuck) = (true, true);
     let result = poll_fn(|_| {
         if stream.is_reclaimed() {
-            return Poll::Ready(Err(Broken::Sink));
+            return Poll::Ready(Err(BodyError::Sink));
         }
         let before = downward.moved.wrapping_add(upward.moved);
         // The client may still be sending while it is answered.
@@ -192,7 +192,7 @@ pub(super) async fn relay(
             client.downstream.memory.progressed(client.context.now());
             if client.downstream.memory.is_filling() {
                 [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
-                [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
+                [&mut *downward, &mut *upward].into_iter().for_each(BodyRelay::trim);
             }
             client.account_parts(others, &[answered, asked], &[downward, upward]);
         }
@@ -206,28 +206,28 @@ pub(super) async fn relay(
     record.set_bytes(upward.moved, downward.delivered());
     match result {
         Ok(()) => {
-            client.context.record_latency(pool, None, Span::Request, state.started);
+            client.context.record_latency(pool, None, LatencyKind::Request, state.started);
             let status = outcome.status(status, downward.trailers());
             pool.answered(member, status, client.context.now());
         }
-        Err(Broken::Source(_)) => {
+        Err(BodyError::Source(_)) => {
             // The client must see that something is missing.
             member.resets.fetch_add(1, Relaxed);
             pool.failed(member, "reset during a response", client.context.now());
             client.end.reset();
-            return After::Close;
+            return KeepAlive::Close;
         }
-        Err(Broken::Sink) => {
+        Err(BodyError::Sink) => {
             if stream.is_reclaimed() {
                 client.end.reset();
             }
             stream.reset();
-            return After::Close;
+            return KeepAlive::Close;
         }
     }
     // The next request begins behind it, whether or not the member has taken all of this one.
     let asked_all = upward.is_over();
-    if let End::Wire(mut stream) = stream {
+    if let HttpTransport::Wire(mut stream) = stream {
         stream.charge_memory(&client.context.common);
         let is_done = upward.is_through() && answered.is_empty();
         let switches = state.upgrade || state.method == Method::Connect;
@@ -241,39 +241,46 @@ pub(super) async fn relay(
         }
     }
     match &client.end {
-        _ if persists && asked_all => After::Next,
-        End::Wire(stream) if asked_all && asked.is_empty() && !stream.is_readable() => {
+        _ if persists && asked_all => KeepAlive::Next,
+        HttpTransport::Wire(stream) if asked_all && asked.is_empty() && !stream.is_readable() => {
             stream.part();
-            After::Close
+            KeepAlive::Close
         }
-        _ => After::Last,
+        _ => KeepAlive::Last,
     }
 }
 
 /// An answer before the answer goes on at once: the client may wait for it before it sends its body.
 pub(super) fn put_interim(
-    client: &Client,
-    downward: &mut Flow,
+    client: &DownstreamClient,
+    downward: &mut BodyRelay,
     state: ExchangeState<'_>,
     head: &[u8],
     response: &Response,
 ) {
     match &client.end {
-        End::Wire(_) if state.version == Version::Http11 => {
-            heads::answer(&mut downward.out, head, response, state.version, state.persists, &Nothing);
+        HttpTransport::Wire(_) if state.version == Version::Http11 => {
+            heads::answer(
+                &mut downward.out,
+                head,
+                response,
+                state.version,
+                state.persists,
+                &NoResponseChanges,
+            );
         }
         // HTTP/1.0 knows none.
-        End::Wire(_) => {}
-        End::H2Stream(h2_stream) => h2_stream.inform(head, response),
+        HttpTransport::Wire(_) => {}
+        HttpTransport::H2Stream(h2_stream) => h2_stream.inform(head, response),
     }
 }
 
 /// The head after an interim one.
 async fn next_head(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
     state: ExchangeState<'_>,
-    stream: &End,
+    stream: &HttpTransport,
 ) -> Result<(), u16> {
     client.allow(state.response_timeout);
     let limits = Limits::default();
@@ -281,9 +288,9 @@ async fn next_head(
     poll_fn(|_| {
         loop {
             match scratch.response.read(scratch.answered.filled(), state.method, &limits) {
-                Reading::More => {}
-                Reading::Whole => return Poll::Ready(Ok(())),
-                Reading::Refused(_) => return Poll::Ready(Err(502)),
+                ReadProgress::More => {}
+                ReadProgress::Whole => return Poll::Ready(Ok(())),
+                ReadProgress::Refused(_) => return Poll::Ready(Err(502)),
             }
             if !scratch.upward.is_through() {
                 let _ = scratch.upward.poll(&client.context, &client.end, &mut scratch.asked, stream);
@@ -303,33 +310,41 @@ async fn next_head(
 
 /// Bytes both ways until both have finished. Tells how it ended.
 pub(super) async fn tunnel(
-    client: &Client,
+    client: &DownstreamClient,
     scratch: &mut Scratch,
-    stream: &End,
+    stream: &HttpTransport,
     member: &RunningMember,
-    QuietTimeouts { idle, half_closed }: QuietTimeouts,
-) -> Ending {
+    IdleTimeouts { idle, half_closed }: IdleTimeouts,
+) -> ConnectionEnd {
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     client.allow(idle);
     let (mut up, mut down) = (true, true);
-    let (mut first, mut is_whole) = (Ending::Client, true);
+    let (mut first, mut is_whole) = (ConnectionEnd::Client, true);
     let ending = poll_fn(|_| {
         if stream.is_reclaimed() {
             stream.reset();
             client.end.reset();
-            return Poll::Ready(Ending::Evicted);
+            return Poll::Ready(ConnectionEnd::Evicted);
         }
         let before = downward.moved.wrapping_add(upward.moved);
-        let (of_client, of_member) = (Ending::ClientReset, Ending::MemberReset);
+        let (of_client, of_member) = (ConnectionEnd::ClientReset, ConnectionEnd::MemberReset);
         for (open, from, buffer, flow, to, ends, (source, sink)) in [
-            (&mut up, &client.end, &mut *asked, &mut *upward, stream, Ending::Client, (of_client, of_member)),
+            (
+                &mut up,
+                &client.end,
+                &mut *asked,
+                &mut *upward,
+                stream,
+                ConnectionEnd::Client,
+                (of_client, of_member),
+            ),
             (
                 &mut down,
                 stream,
                 &mut *answered,
                 &mut *downward,
                 &client.end,
-                Ending::Member,
+                ConnectionEnd::Member,
                 (of_member, of_client),
             ),
         ] {
@@ -346,10 +361,14 @@ pub(super) async fn tunnel(
                     to.finish();
                     client.allow(half_closed);
                 }
-                Poll::Ready(Err(_)) if client.context.is_evicted() => return Poll::Ready(Ending::Evicted),
-                Poll::Ready(Err(_)) if client.context.is_late() => return Poll::Ready(Ending::IdleTimeout),
-                Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(source),
-                Poll::Ready(Err(Broken::Sink)) => return Poll::Ready(sink),
+                Poll::Ready(Err(_)) if client.context.is_evicted() => {
+                    return Poll::Ready(ConnectionEnd::Evicted);
+                }
+                Poll::Ready(Err(_)) if client.context.is_late() => {
+                    return Poll::Ready(ConnectionEnd::IdleTimeout);
+                }
+                Poll::Ready(Err(BodyError::Source(_))) => return Poll::Ready(source),
+                Poll::Ready(Err(BodyError::Sink)) => return Poll::Ready(sink),
             }
         }
         let moved = downward.moved.wrapping_add(upward.moved) != before;
@@ -360,7 +379,7 @@ pub(super) async fn tunnel(
         }
         if client.downstream.memory.is_filling() {
             [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
-            [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
+            [&mut *downward, &mut *upward].into_iter().for_each(BodyRelay::trim);
         }
         client.account_parts(0, &[answered, asked], &[downward, upward]);
         if up || down { Poll::Pending } else { Poll::Ready(first) }
@@ -373,7 +392,7 @@ pub(super) async fn tunnel(
         ins.fetch_add(upward.moved, Relaxed);
         outs.fetch_add(downward.moved, Relaxed);
     }
-    if ending == Ending::MemberReset {
+    if ending == ConnectionEnd::MemberReset {
         member.resets.fetch_add(1, Relaxed);
     }
     record.set_bytes(upward.moved, downward.moved);

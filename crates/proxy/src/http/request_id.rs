@@ -9,7 +9,7 @@ use std::{
 };
 
 use seaway_snapshot::mix;
-use seaway_wire::http::{Known, Request};
+use seaway_wire::http::{KnownHeader, Request};
 
 /// Random enough that no two requests anywhere have one name; nobody's secret.
 pub(super) struct RequestIds([u64; 2]);
@@ -40,7 +40,7 @@ impl RequestIds {
         believed: bool,
     ) {
         out.clear();
-        let told = request.field(Known::RequestId).filter(|_| believed).map(|it| it.of(head));
+        let told = request.field(KnownHeader::RequestId).filter(|_| believed).map(|it| it.of(head));
         if let Some(told) = told.filter(|it| (1..=LONGEST).contains(&it.len())) {
             return out.extend_from_slice(told);
         }
@@ -78,7 +78,7 @@ fn write_hex(digits: &mut [u8], mut bits: u128) {
 
 /// There is one `traceparent`, and a proper one.
 pub(super) fn is_traced(head: &[u8], request: &Request) -> bool {
-    let mut fields = request.fields.iter().filter(|field| field.known == Known::TraceParent);
+    let mut fields = request.fields.iter().filter(|field| field.known == KnownHeader::TraceParent);
     let only = fields.next().filter(|_| fields.next().is_none());
     only.is_some_and(|field| is_trace_parent(field.value.of(head)))
 }

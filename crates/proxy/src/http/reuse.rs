@@ -3,10 +3,10 @@
 //! A member that does not read a body takes it for the next request (CL.0, TE.0), and the client whose request follows on
 //! that connection gets the answer to it. A proxy sees that the member's kernel has the body, not that the member read it.
 
-use seaway_model::load_balancer::Reuse;
-use seaway_wire::http::{Body, Known, Method, Request, Response};
+use seaway_model::load_balancer::ConnectionReuse;
+use seaway_wire::http::{BodyFraming, KnownHeader, Method, Request, Response};
 
-use super::{end::End, flow::Flow};
+use super::{body_relay::BodyRelay, transport::HttpTransport};
 use crate::sys;
 
 /// Ordered: an exchange only ever lowers it.
@@ -20,17 +20,17 @@ pub(super) enum NextUse {
 
 impl NextUse {
     /// What the request allows. `is_shared`: the client's own connection carries the requests of several.
-    pub(super) fn after_request(request: &Request, reuse: Reuse, is_shared: bool) -> NextUse {
+    pub(super) fn after_request(request: &Request, reuse: ConnectionReuse, is_shared: bool) -> NextUse {
         let private = if is_shared { NextUse::Closed } else { NextUse::SameClient };
         match (reuse, request.method, request.body) {
-            (Reuse::Never, ..) => NextUse::Closed,
+            (ConnectionReuse::Never, ..) => NextUse::Closed,
             // The member may speak the other protocol although it did not agree to it.
             _ if request.upgrade || request.method == Method::Connect => NextUse::Closed,
-            (Reuse::Always, ..) => NextUse::AnyClient,
+            (ConnectionReuse::Always, ..) => NextUse::AnyClient,
             // A body that the member sends by mistake may stay in its kernel until the next request (Nagle's algorithm).
-            (_, Method::Head, Body::None) => private,
-            (_, _, Body::None) => NextUse::AnyClient,
-            (Reuse::Strict, ..) => NextUse::Closed,
+            (_, Method::Head, BodyFraming::None) => private,
+            (_, _, BodyFraming::None) => NextUse::AnyClient,
+            (ConnectionReuse::Strict, ..) => NextUse::Closed,
             // A server of these methods reads their content. That of other methods has no meaning (RFC 9110, section
             // 9.3), and many servers do not read it.
             (_, Method::Post | Method::Put | Method::Patch, _) => private,
@@ -40,7 +40,7 @@ impl NextUse {
 
     /// What the answer leaves of it. `head`: its bytes.
     #[must_use]
-    pub(super) fn after_answer(self, reuse: Reuse, head: &[u8], response: &Response) -> NextUse {
+    pub(super) fn after_answer(self, reuse: ConnectionReuse, head: &[u8], response: &Response) -> NextUse {
         if !response.persists {
             return NextUse::Closed;
         }
@@ -48,7 +48,9 @@ impl NextUse {
             // It must not announce a body (RFC 9110, section 8.6; RFC 9112, section 6.1).
             204 if announces_body(head, response) => NextUse::Closed,
             // It may announce one, and a member that sends it by mistake may be as late as with HEAD.
-            304 if reuse != Reuse::Always && announces_body(head, response) => self.min(NextUse::SameClient),
+            304 if reuse != ConnectionReuse::Always && announces_body(head, response) => {
+                self.min(NextUse::SameClient)
+            }
             _ => self,
         }
     }
@@ -56,25 +58,25 @@ impl NextUse {
 
 fn announces_body(head: &[u8], response: &Response) -> bool {
     response.fields.iter().any(|field| match field.known {
-        Known::TransferEncoding => true,
-        Known::ContentLength => field.value.of(head).iter().any(|byte| *byte != b'0'),
+        KnownHeader::TransferEncoding => true,
+        KnownHeader::ContentLength => field.value.of(head).iter().any(|byte| *byte != b'0'),
         _ => false,
     })
 }
 
 /// The request asks the member for `100 Continue`: without it, the member may expect no body.
 pub(super) fn expects(request: &Request) -> bool {
-    request.body != Body::None && request.field(Known::Expect).is_some()
+    request.body != BodyFraming::None && request.field(KnownHeader::Expect).is_some()
 }
 
 /// Whether the answer has begun before the member's kernel has taken all of the request.
-pub(super) fn is_early(upward: &Flow, to: &End) -> bool {
-    !upward.is_through() || matches!(to, End::Wire(stream) if sys::has_unacknowledged(stream.fd()))
+pub(super) fn is_early(upward: &BodyRelay, to: &HttpTransport) -> bool {
+    !upward.is_through() || matches!(to, HttpTransport::Wire(stream) if sys::has_unacknowledged(stream.fd()))
 }
 
 #[cfg(test)]
 mod tests {
-    use seaway_wire::http::{Limits, Reading};
+    use seaway_wire::http::{Limits, ReadProgress};
 
     use super::{NextUse::*, *};
 
@@ -82,7 +84,7 @@ mod tests {
         let mut request = Request::default();
         request.begin();
         let read = request.read(format!("{text}\r\n\r\n").as_bytes(), &Limits::default());
-        assert_eq!(read, Reading::Whole, "{text}");
+        assert_eq!(read, ReadProgress::Whole, "{text}");
         request
     }
 
@@ -112,11 +114,11 @@ mod tests {
         ] {
             let it = request(&format!("{method} {rest}"));
             let after = |reuse, is_shared| NextUse::after_request(&it, reuse, is_shared);
-            assert_eq!(after(Reuse::Safe, false), safe, "{method} {rest}");
-            assert_eq!(after(Reuse::Safe, true), shared, "{method} {rest}");
-            assert_eq!(after(Reuse::Strict, false), strict, "{method} {rest}");
-            assert_eq!(after(Reuse::Always, false), always, "{method} {rest}");
-            assert_eq!(after(Reuse::Never, false), Closed, "{method} {rest}");
+            assert_eq!(after(ConnectionReuse::Safe, false), safe, "{method} {rest}");
+            assert_eq!(after(ConnectionReuse::Safe, true), shared, "{method} {rest}");
+            assert_eq!(after(ConnectionReuse::Strict, false), strict, "{method} {rest}");
+            assert_eq!(after(ConnectionReuse::Always, false), always, "{method} {rest}");
+            assert_eq!(after(ConnectionReuse::Never, false), Closed, "{method} {rest}");
         }
     }
 
@@ -137,10 +139,18 @@ mod tests {
             let (head, mut response) = (format!("HTTP/1.1 {answer}\r\n\r\n"), Response::default());
             response.begin();
             let read = response.read(head.as_bytes(), Method::Get, &Limits::default());
-            assert_eq!(read, Reading::Whole, "{answer}");
+            assert_eq!(read, ReadProgress::Whole, "{answer}");
             let after = |reuse| AnyClient.after_answer(reuse, head.as_bytes(), &response);
-            assert_eq!([after(Reuse::Safe), after(Reuse::Always)], [safe, always], "{answer}");
-            assert_eq!(Closed.after_answer(Reuse::Always, head.as_bytes(), &response), Closed, "{answer}");
+            assert_eq!(
+                [after(ConnectionReuse::Safe), after(ConnectionReuse::Always)],
+                [safe, always],
+                "{answer}"
+            );
+            assert_eq!(
+                Closed.after_answer(ConnectionReuse::Always, head.as_bytes(), &response),
+                Closed,
+                "{answer}"
+            );
         }
     }
 }

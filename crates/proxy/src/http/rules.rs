@@ -2,16 +2,16 @@
 
 use seaway_model::load_balancer::{Filter, HeaderChange, PathMatch, Redirect, Rule};
 use seaway_snapshot::{RequestParts, RouteMatch};
-use seaway_wire::http::{Field, Known, Request};
+use seaway_wire::http::{Field, KnownHeader, Request};
 
 use super::{
-    believed,
-    compression::CodedHead,
+    compression::CompressedHead,
     cors, credentials, forward_auth,
-    heads::{Changes, ForwardedClient},
-    question::{RewrittenPath, put},
-    serve::Client,
-    sticky::Sticky,
+    heads::{ForwardedClient, HeaderModifier},
+    request_head::{UrlRewrite, put},
+    serve::DownstreamClient,
+    sticky::StickySession,
+    trusted_client,
 };
 
 /// A request as rules look at it.
@@ -48,7 +48,7 @@ impl RequestParts for RequestView<'_> {
 /// What is done to a request's fields.
 pub(super) struct RequestChanges<'r> {
     pub(super) rule: &'r Rule,
-    pub(super) sticky: Option<&'r Sticky>,
+    pub(super) sticky: Option<&'r StickySession>,
     /// Lines that those say who have agreed to it.
     pub(super) granted: &'r [u8],
     /// Its rule asks who the client is.
@@ -60,16 +60,16 @@ pub(super) struct ResponseChanges<'r> {
     pub(super) rule: &'r Rule,
     /// More lines: that this host is to be asked over TLS, what other origins may do.
     pub(super) lines: &'r str,
-    pub(super) sticky: Option<&'r Sticky>,
+    pub(super) sticky: Option<&'r StickySession>,
     /// Lines by which the client keeps its member.
     pub(super) cookies: &'r str,
     /// What we call ourselves, if there, and the version of HTTP that the member speaks.
     pub(super) via: Option<(&'r str, &'static str)>,
-    pub(super) coded: CodedHead<'r>,
+    pub(super) coded: CompressedHead<'r>,
 }
 
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
-pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> String {
+pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &DownstreamClient) -> String {
     let mut lines = String::new();
     let of_all = client.downstream.listener_tls.as_ref();
     let of_rule = rule.tls.as_ref().and_then(|it| it.hsts).filter(|_| of_all.is_some());
@@ -88,7 +88,7 @@ pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> 
     lines
 }
 
-pub(super) struct Nothing;
+pub(super) struct NoResponseChanges;
 
 impl ResponseChanges<'_> {
     /// The rule removes this field, sets it, or adds one.
@@ -99,7 +99,7 @@ impl ResponseChanges<'_> {
 }
 
 impl RequestChanges<'_> {
-    fn sticky(&self) -> Option<&Sticky> {
+    fn sticky(&self) -> Option<&StickySession> {
         self.sticky.filter(|it| it.changes_cookies())
     }
 
@@ -110,9 +110,9 @@ impl RequestChanges<'_> {
     }
 }
 
-impl Changes for RequestChanges<'_> {
+impl HeaderModifier for RequestChanges<'_> {
     fn replaces(&self, head: &[u8], field: &Field) -> bool {
-        (field.known == Known::Cookie && self.sticky().is_some())
+        (field.known == KnownHeader::Cookie && self.sticky().is_some())
             || (self.is_guarded && self.is_of_guards(field.name.of(head)))
             || self.is_changed(head, field)
     }
@@ -133,7 +133,7 @@ impl Changes for RequestChanges<'_> {
     }
 }
 
-impl Changes for ResponseChanges<'_> {
+impl HeaderModifier for ResponseChanges<'_> {
     fn put_new(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lines.as_bytes());
         out.extend_from_slice(self.cookies.as_bytes());
@@ -167,19 +167,15 @@ impl Changes for ResponseChanges<'_> {
     }
 }
 
-impl Changes for Nothing {
+impl HeaderModifier for NoResponseChanges {
     fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
         std::iter::empty()
     }
 }
 
 /// What a rule changes in the target.
-pub(super) fn rewritten<'r>(
-    rule: &'r Rule,
-    found: RouteMatch,
-    asked: &impl RequestParts,
-) -> RewrittenPath<'r> {
-    let mut rewritten = RewrittenPath::default();
+pub(super) fn rewritten<'r>(rule: &'r Rule, found: RouteMatch, asked: &impl RequestParts) -> UrlRewrite<'r> {
+    let mut rewritten = UrlRewrite::default();
     for filter in &rule.filters {
         match filter {
             Filter::RewritePrefix(by) => {
@@ -205,7 +201,7 @@ pub(super) fn redirected(
     told: &ForwardedClient,
 ) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let asked_by = match believed::asks_securely(told, asked.head, asked.request) {
+    let asked_by = match trusted_client::asks_securely(told, asked.head, asked.request) {
         true => "https",
         false => "http",
     };

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_wire::http::{Field, Request, Response};
 
-use super::{flow::Flow, record::Record, stream::Stream};
+use super::{access_record::AccessRecord, body_relay::BodyRelay, stream::Stream};
 
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -16,16 +16,16 @@ pub(super) struct Scratch {
     pub(super) request: Request,
     /// What this request is called; empty where nobody wants to know.
     pub(super) id: Vec<u8>,
-    pub(super) record: Record,
+    pub(super) record: AccessRecord,
     /// The head for the member, and what of the body came with it: kept as long as another member may be asked.
     pub(super) question: Vec<u8>,
     /// The same, as it is read once more to be said in HTTP/2.
     pub(super) repeated: Request,
-    pub(super) upward: Flow,
+    pub(super) upward: BodyRelay,
     /// From the member.
     pub(super) answered: Buffer,
     pub(super) response: Response,
-    pub(super) downward: Flow,
+    pub(super) downward: BodyRelay,
 }
 
 /// Framing that has no end after this is none.

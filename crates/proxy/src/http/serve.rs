@@ -10,26 +10,26 @@ use std::{
     time::Duration,
 };
 
-use seaway_wire::http::{Reading, Refusal};
+use seaway_wire::http::{HeadError, ReadProgress};
 
 use super::{
-    answer::Answer,
-    arrival::DownstreamConnection,
-    end::End,
-    exchange::{self, After},
-    flow::Flow,
+    body_relay::BodyRelay,
+    downstream::DownstreamConnection,
+    exchange::{self, KeepAlive},
+    local_reply::LocalReply,
     scratch::{Buffer, Scratch},
     streams,
     task_state::TaskState,
+    transport::HttpTransport,
     worker_context::WorkerContext,
 };
 use crate::{memory::Reservation, running, sys};
 
 /// Whoever asks: a connection of HTTP/1.1, one request after the other, or one stream of HTTP/2.
-pub(super) struct Client {
+pub(super) struct DownstreamClient {
     pub(super) context: Rc<WorkerContext>,
     pub(super) task_state: Rc<TaskState>,
-    pub(super) end: End,
+    pub(super) end: HttpTransport,
     pub(super) downstream: Rc<DownstreamConnection>,
     /// When a rule's own time is over, whatever goes on.
     pub(super) limit: Cell<u64>,
@@ -45,12 +45,12 @@ const ROUNDS: usize = 8;
 /// How a connection of HTTP/2 begins (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-impl Client {
+impl DownstreamClient {
     /// `begun`: what has come already.
     pub(super) async fn serve(self, mut begun: Option<Box<Scratch>>) {
         let mut first = true;
         loop {
-            let End::Wire(stream) = &self.end else { return };
+            let HttpTransport::Wire(stream) = &self.end else { return };
             // Nobody holds a buffer while nothing comes.
             let patience =
                 if first { self.timeout(|it| it.header) } else { self.timeout(|it| it.keep_alive) };
@@ -61,24 +61,24 @@ impl Client {
             let mut scratch = begun.take().unwrap_or_else(|| self.context.scratch());
             self.account_memory(&scratch);
             if first && self.begins_many(&mut scratch).await {
-                let End::Wire(stream) = self.end else { return };
+                let HttpTransport::Wire(stream) = self.end else { return };
                 return streams::serve(self.context, self.task_state, self.downstream, stream, Some(scratch))
                     .await;
             }
             for answered in 1.. {
                 match self.one(&mut scratch, &mut first).await {
-                    After::Next if self.downstream.memory.is_evicted() => {
+                    KeepAlive::Next if self.downstream.memory.is_evicted() => {
                         return self.context.put_back(scratch);
                     }
-                    After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
+                    KeepAlive::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
                     // What no member is asked is answered at once, and more may always have come meanwhile.
-                    After::Next if answered % ROUNDS == 0 => self.context.next_turn().await,
-                    After::Next => {}
-                    After::Last => {
+                    KeepAlive::Next if answered % ROUNDS == 0 => self.context.next_turn().await,
+                    KeepAlive::Next => {}
+                    KeepAlive::Last => {
                         self.linger(&mut scratch).await;
                         return self.context.put_back(scratch);
                     }
-                    After::Close => return self.context.put_back(scratch),
+                    KeepAlive::Close => return self.context.put_back(scratch),
                 }
             }
             self.context.put_back(scratch);
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// Reads one head and answers it.
-    async fn one(&self, scratch: &mut Scratch, first: &mut bool) -> After {
+    async fn one(&self, scratch: &mut Scratch, first: &mut bool) -> KeepAlive {
         let patience = if *first || !scratch.asked.is_empty() {
             self.timeout(|it| it.header)
         } else {
@@ -120,7 +120,7 @@ impl Client {
         let read = poll_fn(|_| self.poll_head(scratch, *first)).await;
         let is_new = std::mem::replace(first, false);
         self.downstream.memory.progressed(self.context.now());
-        let whole = matches!(read, Ok(Some(Reading::Whole)));
+        let whole = matches!(read, Ok(Some(ReadProgress::Whole)));
         if whole || !scratch.asked.is_empty() {
             self.note(scratch, whole);
         }
@@ -141,8 +141,8 @@ impl Client {
     }
 
     /// The same, where not all is at hand: what is not, and the rest.
-    pub(super) fn account_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
-        let task = if matches!(self.end, End::H2Stream(_)) { streams::OF_STREAM } else { 0 };
+    pub(super) fn account_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut BodyRelay]) {
+        let task = if matches!(self.end, HttpTransport::H2Stream(_)) { streams::OF_STREAM } else { 0 };
         let buffers: usize = buffers.iter().map(|buffer| buffer.weight()).sum();
         let flows: usize = flows.iter().map(|flow| flow.weight()).sum();
         self.held.set([task, others, buffers, flows].iter().sum());
@@ -156,12 +156,12 @@ impl Client {
         self.account_memory(scratch);
     }
 
-    async fn answer(&self, scratch: &mut Scratch, read: io::Result<Option<Reading>>) -> After {
+    async fn answer(&self, scratch: &mut Scratch, read: io::Result<Option<ReadProgress>>) -> KeepAlive {
         match read {
-            Ok(Some(Reading::Refused(refusal))) => {
+            Ok(Some(ReadProgress::Refused(refusal))) => {
                 tracing::debug!(listener = %self.downstream.listener.at, peer = %self.downstream.peer, why = refusal.why, "refused");
-                if refusal == Refusal::ANOTHER_PROTOCOL {
-                    return After::Close;
+                if refusal == HeadError::ANOTHER_PROTOCOL {
+                    return KeepAlive::Close;
                 }
                 exchange::refuse(self, scratch, refusal.status).await
             }
@@ -172,19 +172,21 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::TimedOut && !scratch.asked.is_empty() => {
                 exchange::refuse(self, scratch, 408).await
             }
-            Ok(None) | Err(_) => After::Close,
+            Ok(None) | Err(_) => KeepAlive::Close,
         }
     }
 
-    fn poll_head(&self, scratch: &mut Scratch, first: bool) -> Poll<io::Result<Option<Reading>>> {
+    fn poll_head(&self, scratch: &mut Scratch, first: bool) -> Poll<io::Result<Option<ReadProgress>>> {
         let limits = self.downstream.limits();
         loop {
             if !scratch.asked.is_empty() {
                 match scratch.request.read(scratch.asked.filled(), &limits) {
-                    Reading::More => {}
+                    ReadProgress::More => {}
                     whole => return Poll::Ready(Ok(Some(whole))),
                 }
-            } else if self.is_done(first) && !matches!(&self.end, End::Wire(stream) if stream.is_readable()) {
+            } else if self.is_done(first)
+                && !matches!(&self.end, HttpTransport::Wire(stream) if stream.is_readable())
+            {
                 return Poll::Ready(Ok(None));
             }
             let nothing_yet = scratch.asked.is_empty();
@@ -200,11 +202,11 @@ impl Client {
     }
 
     /// It is turned away for want of something that we lack, not the member.
-    pub(super) fn lacks(&self, error: &io::Error) {
+    pub(super) fn note_local_shortage(&self, error: &io::Error) {
         if sys::out_of_descriptors(error) {
             self.context.shared.out_of_descriptors(error);
         }
-        self.downstream.listener.refuse(running::Refusal::Resources);
+        self.downstream.listener.refuse(running::RefusalReason::Resources);
     }
 
     /// It has left, or has to: nothing is done for it any more.
@@ -244,34 +246,34 @@ impl Client {
     }
 
     /// Answers in the place of a member.
-    pub(super) async fn respond(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
+    pub(super) async fn respond(&self, scratch: &mut Scratch, answer: &LocalReply<'_>) -> KeepAlive {
         self.downstream.listener.answers.count(answer.status);
         scratch.record.set_response(answer.status, || answer.length());
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
-        if let End::H2Stream(h2_stream) = &self.end {
+        if let HttpTransport::H2Stream(h2_stream) = &self.end {
             let mut said = 0;
             poll_fn(|_| match h2_stream.poll_say(answer, &mut said) {
                 Poll::Pending if self.context.is_late() || self.end.is_gone() => Poll::Ready(()),
                 poll => poll,
             })
             .await;
-            return After::Close;
+            return KeepAlive::Close;
         }
         scratch.downward.clear();
         answer.write(&mut scratch.downward.out);
         let written = poll_fn(|_| scratch.downward.poll_write(&self.end)).await;
         match written {
-            Ok(()) if answer.persists => After::Next,
-            Ok(()) => After::Last,
-            Err(_) => After::Close,
+            Ok(()) if answer.persists => KeepAlive::Next,
+            Ok(()) => KeepAlive::Last,
+            Err(_) => KeepAlive::Close,
         }
     }
 
     /// Who still sends when we close would get a reset, and with it lose the answer (RFC 9112, section 9.6): for a while
     /// what comes is let go by, until the client has noticed.
     async fn linger(&self, scratch: &mut Scratch) {
-        let End::Wire(stream) = &self.end else { return };
+        let HttpTransport::Wire(stream) = &self.end else { return };
         stream.finish();
         self.task_state.set_deadline(self.context.now().saturating_add(LINGER));
         poll_fn(|_| {
@@ -281,7 +283,7 @@ impl Client {
                     _ => return Poll::Ready(()),
                 }
             }
-            self.context.go_on_next_turn();
+            self.context.continue_next_turn();
             Poll::Pending
         })
         .await;

@@ -86,7 +86,7 @@ impl Session {
             }
             ready!(self.poll_more(stream))?;
         }
-        stream.go_on_next_turn();
+        stream.continue_next_turn();
         Poll::Pending
     }
 

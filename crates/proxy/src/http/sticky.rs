@@ -13,33 +13,34 @@ use seaway_model::{
     Name,
     load_balancer::{Affinity, CookieMode, PathMatch, Rule},
 };
-use seaway_snapshot::{Mark, RouteMatch};
-use seaway_wire::http::{Field, Known, Request, Response};
+use seaway_snapshot::{MemberCookie, RouteMatch};
+use seaway_wire::http::{Field, KnownHeader, Request, Response};
 
 use crate::running::{RunningMember, RunningPool};
 
 /// Between our mark and the member's own value.
 const JOINT: u8 = b'~';
 
-pub(super) struct Sticky {
+pub(super) struct StickySession {
     name: Name,
     mode: CookieMode,
     /// Whom the client had before; another may have to serve.
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<MemberCookie>,
     /// The cookies that members see, where those are not just what the client sent.
     cookies: Option<Vec<u8>>,
     path: String,
     secure: bool,
 }
 
-impl Sticky {
+impl StickySession {
     /// `None`: nobody keeps anybody by a cookie there.
-    pub(super) fn of(pool: &RunningPool, head: &[u8], request: &Request) -> Option<Sticky> {
+    pub(super) fn of(pool: &RunningPool, head: &[u8], request: &Request) -> Option<StickySession> {
         let live = pool.live();
         let Some(Affinity::Cookie { name, mode, .. }) = &live.compiled.pool().affinity else { return None };
         let (name, mode) = (name.clone(), *mode);
-        let mut sticky = Sticky { name, mode, mark: None, cookies: None, path: String::new(), secure: false };
-        let fields = request.fields.iter().filter(|field| field.known == Known::Cookie);
+        let mut sticky =
+            StickySession { name, mode, mark: None, cookies: None, path: String::new(), secure: false };
+        let fields = request.fields.iter().filter(|field| field.known == KnownHeader::Cookie);
         let mut kept = Vec::new();
         let mut ours = false;
         for pair in fields.flat_map(|field| field.value.of(head).split(|byte| *byte == b';')) {
@@ -47,7 +48,7 @@ impl Sticky {
             let value = sticky.value_of(pair);
             let (mark, own) = match (mode, value) {
                 (_, None) => (None, Some(&b""[..])),
-                (CookieMode::Insert, Some(value)) => (Mark::read(value), None),
+                (CookieMode::Insert, Some(value)) => (MemberCookie::read(value), None),
                 (CookieMode::Rewrite, Some(value)) => {
                     let (mark, own) = parted(value);
                     (mark, Some(own))
@@ -95,13 +96,13 @@ impl Sticky {
         self.cookies.is_some()
     }
 
-    /// Whether a member's field is replaced by what [`Sticky::told`] says.
+    /// Whether a member's field is replaced by what [`StickySession::told`] says.
     pub(super) fn replaces(&self, head: &[u8], field: &Field) -> bool {
-        field.known == Known::SetCookie && self.value_of(field.value.of(head)).is_some()
+        field.known == KnownHeader::SetCookie && self.value_of(field.value.of(head)).is_some()
     }
 
     /// Lines for the answer of this member. One that leaves is not what a client is to keep.
-    pub(super) fn told(
+    pub(super) fn response_lines(
         &self,
         pool: &RunningPool,
         member: &Arc<RunningMember>,
@@ -127,7 +128,7 @@ impl Sticky {
                 }
             }
             CookieMode::Rewrite => {
-                let fields = response.fields.iter().filter(|field| field.known == Known::SetCookie);
+                let fields = response.fields.iter().filter(|field| field.known == KnownHeader::SetCookie);
                 for own in fields.filter_map(|field| self.value_of(field.value.of(head))) {
                     let own = String::from_utf8_lossy(own);
                     // An empty one is how a member takes its cookie back.
@@ -154,10 +155,10 @@ impl Sticky {
 }
 
 /// Our mark, and the member's own value.
-fn parted(value: &[u8]) -> (Option<Mark>, &[u8]) {
-    let parted = value.split_at_checked(Mark::LENGTH).and_then(|(mark, rest)| {
+fn parted(value: &[u8]) -> (Option<MemberCookie>, &[u8]) {
+    let parted = value.split_at_checked(MemberCookie::LENGTH).and_then(|(mark, rest)| {
         let own = rest.strip_prefix(&[JOINT])?;
-        Some((Mark::read(mark)?, own))
+        Some((MemberCookie::read(mark)?, own))
     });
     match parted {
         Some((mark, own)) => (Some(mark), own),

@@ -26,7 +26,7 @@ pub(super) struct Stream {
     held: Option<Reservation>,
     context: Rc<WorkerContext>,
     fd: OwnedFd,
-    ready: Rc<Ready>,
+    ready: Rc<SocketReadiness>,
     index: u32,
     tls: Option<RefCell<Session>>,
     /// The deadline of its task is not about single reads and writes.
@@ -34,7 +34,7 @@ pub(super) struct Stream {
 }
 
 /// What edges have told.
-pub(super) struct Ready {
+pub(super) struct SocketReadiness {
     task: Cell<Option<u32>>,
     readable: Cell<bool>,
     writable: Cell<bool>,
@@ -47,9 +47,9 @@ pub(super) struct Ready {
     spoilt: Cell<bool>,
 }
 
-impl Ready {
-    pub(super) fn of(task: u32) -> Ready {
-        Ready {
+impl SocketReadiness {
+    pub(super) fn of(task: u32) -> SocketReadiness {
+        SocketReadiness {
             task: Cell::new(Some(task)),
             readable: Cell::new(false),
             writable: Cell::new(false),
@@ -76,13 +76,18 @@ impl Ready {
         self.task.get()
     }
 
-    pub(super) fn belong_to(&self, task: Option<u32>) {
+    pub(super) fn set_task(&self, task: Option<u32>) {
         self.task.set(task);
     }
 }
 
 impl Stream {
-    pub(super) fn new(context: Rc<WorkerContext>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
+    pub(super) fn new(
+        context: Rc<WorkerContext>,
+        fd: OwnedFd,
+        ready: Rc<SocketReadiness>,
+        index: u32,
+    ) -> Stream {
         Stream {
             own_socket: None,
             taken: None,
@@ -121,18 +126,18 @@ impl Stream {
     }
 
     /// Whose task goes on when something happens; nobody's while it is kept.
-    pub(super) fn belong_to(&self, task: Option<u32>) {
-        self.ready.belong_to(task);
+    pub(super) fn set_task(&self, task: Option<u32>) {
+        self.ready.set_task(task);
     }
 
     /// For who cannot reach the stream itself any more.
-    pub(super) fn ready(&self) -> Rc<Ready> {
+    pub(super) fn ready(&self) -> Rc<SocketReadiness> {
         self.ready.clone()
     }
 
     /// Kept until now, and asked again.
-    pub(super) fn taken_by(&self, task: u32) {
-        self.ready.belong_to(Some(task));
+    pub(super) fn resume_for(&self, task: u32) {
+        self.ready.set_task(Some(task));
         self.ready.taken.set(self.context.turn());
     }
 
@@ -167,8 +172,8 @@ impl Stream {
     }
 
     /// Whose it is goes on although nothing happens.
-    pub(super) fn go_on_next_turn(&self) {
-        self.context.go_on_next_turn();
+    pub(super) fn continue_next_turn(&self) {
+        self.context.continue_next_turn();
     }
 
     fn later<T>(&self) -> Poll<io::Result<T>> {
@@ -281,7 +286,7 @@ impl Stream {
     }
 
     /// Writes what a pipe holds.
-    pub(super) fn poll_pour(&self, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write_pipe(&self, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
         if !self.ready.writable.get() {
             return self.later();
         }

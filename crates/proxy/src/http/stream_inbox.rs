@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, rc::Rc};
 
-use seaway_wire::http2::Reason;
+use seaway_wire::http2::ErrorCode;
 
 use super::{
     h2_connection::{CROWD, PIECE},
@@ -20,8 +20,8 @@ pub(super) struct StreamInbox {
     pub(super) ended: bool,
     /// Lines.
     pub(super) trailers: Vec<u8>,
-    pub(super) heads: VecDeque<Head>,
-    pub(super) reset: Option<Reason>,
+    pub(super) heads: VecDeque<ResponseHead>,
+    pub(super) reset: Option<ErrorCode>,
     /// Of the client that it is for.
     pub(super) held: Option<Reservation>,
 }
@@ -32,7 +32,7 @@ const SMALL_PIECE: usize = 2 << 10;
 const GROWTH: usize = 16 << 10;
 
 /// Of an answer, interim or not; its lines but for the last.
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     pub(super) status: u16,
     pub(super) lines: Vec<u8>,
     pub(super) ends: bool,
@@ -66,7 +66,7 @@ impl StreamInbox {
 
     /// Nothing of it is to be read: its client holds too much already, until its task has run, too.
     pub(super) fn refuse(&mut self) {
-        self.reset = Some(Reason::TOO_MUCH);
+        self.reset = Some(ErrorCode::TOO_MUCH);
         self.heads.clear();
         (self.taken, self.bytes, self.trailers) = (0, Vec::new(), Vec::new());
         self.report_held();

@@ -3,21 +3,21 @@
 use std::{cell::Cell, future::poll_fn, rc::Rc, sync::atomic::Ordering::Relaxed, task::Poll};
 
 use seaway_wire::{
-    http::Reading,
-    http2::{Connection, Key, Reason, RequestInfo},
+    http::ReadProgress,
+    http2::{Connection, ErrorCode, RequestInfo, StreamKey},
 };
 
 use super::{
-    arrival::DownstreamConnection,
-    end::End,
+    downstream::DownstreamConnection,
     exchange,
     h2_connection::{H2Connection, MOST_STREAMS, for_client},
     h2_stream::H2Stream,
     scratch::Scratch,
-    serve::Client,
+    serve::DownstreamClient,
     stream::Stream,
     stream_inbox::StreamInbox,
     task_state::TaskState,
+    transport::HttpTransport,
     worker_context::WorkerContext,
 };
 
@@ -54,11 +54,11 @@ pub(super) async fn serve(
             let connection = h2.state();
             (connection.held() == 0, connection.has_heard(), abandoned.begun.get())
         };
-        if h2.gives_up(answer) <= context.now() {
+        if h2.gives_up_at(answer) <= context.now() {
             return Poll::Ready(Ok(()));
         }
         if task_state.is_evicted() {
-            h2.connection().break_off(Reason::TOO_MUCH);
+            h2.connection().abort(ErrorCode::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
         if late && is_idle && h2.is_written() && (leaving || !heard) {
@@ -77,13 +77,13 @@ pub(super) async fn serve(
         if late || heard != h2.state().has_heard() || begun != abandoned.begun.get() {
             idle_until.set(context.now().saturating_add(keep_alive));
         }
-        task_state.set_deadline(idle_until.get().min(h2.gives_up(answer)));
+        task_state.set_deadline(idle_until.get().min(h2.gives_up_at(answer)));
         if polled.is_pending() && abandoned.is_too_much() {
-            h2.connection().break_off(Reason::TOO_MUCH);
+            h2.connection().abort(ErrorCode::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
         let is_through = h2.is_written() && h2.state().held() == 0;
-        if polled.is_pending() && is_through && h2.state().has_left() {
+        if polled.is_pending() && is_through && h2.state().has_sent_goaway() {
             return Poll::Ready(Ok(()));
         }
         polled
@@ -101,7 +101,7 @@ fn begin(
     downstream: &Rc<DownstreamConnection>,
     abandoned: &Rc<AbandonedStreams>,
     connection: &Connection<StreamInbox>,
-    key: Key,
+    key: StreamKey,
     ends: bool,
     asked: RequestInfo,
 ) -> Option<StreamInbox> {
@@ -125,10 +125,10 @@ fn begin(
     }
     scratch.asked.put(b"\r\n");
     let h2_stream = H2Stream::asked(h2.clone(), key, task_state.clone(), asked.switches);
-    let client = Client {
+    let client = DownstreamClient {
         context: h2.context.clone(),
         task_state: task_state.clone(),
-        end: End::H2Stream(h2_stream),
+        end: HttpTransport::H2Stream(h2_stream),
         downstream: downstream.clone(),
         limit: Cell::new(u64::MAX),
         held: downstream.memory.reserve(0),
@@ -165,13 +165,18 @@ impl AbandonedStreams {
 }
 
 /// Answers one stream.
-async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, abandoned: Rc<AbandonedStreams>) {
+async fn one(
+    client: DownstreamClient,
+    mut scratch: Box<Scratch>,
+    is_too_large: bool,
+    abandoned: Rc<AbandonedStreams>,
+) {
     // Who gives up at once has asked nobody.
     if !client.end.is_gone() {
         client.downstream.listener.requests.fetch_add(1, Relaxed);
         answer(&client, &mut scratch, is_too_large).await;
     }
-    if let End::H2Stream(h2_stream) = &client.end
+    if let HttpTransport::H2Stream(h2_stream) = &client.end
         && h2_stream.is_unanswered()
     {
         abandoned.given_up.set(abandoned.given_up.get().saturating_add(1));
@@ -182,18 +187,18 @@ async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, aban
     }
 }
 
-async fn answer(client: &Client, scratch: &mut Scratch, is_too_large: bool) {
+async fn answer(client: &DownstreamClient, scratch: &mut Scratch, is_too_large: bool) {
     scratch.request.begin();
     // As strictly as what comes by HTTP/1.1: it goes on as that.
     let read = match is_too_large {
-        true => Reading::More,
+        true => ReadProgress::More,
         false => scratch.request.read(scratch.asked.filled(), &client.downstream.limits()),
     };
-    client.note(scratch, read == Reading::Whole);
+    client.note(scratch, read == ReadProgress::Whole);
     match read {
-        Reading::Whole => drop(exchange::exchange(client, scratch).await),
-        Reading::Refused(refusal) => drop(exchange::refuse(client, scratch, refusal.status).await),
-        Reading::More => {
+        ReadProgress::Whole => drop(exchange::exchange(client, scratch).await),
+        ReadProgress::Refused(refusal) => drop(exchange::refuse(client, scratch, refusal.status).await),
+        ReadProgress::More => {
             let status = if is_too_large { 431 } else { 400 };
             exchange::refuse(client, scratch, status).await;
         }

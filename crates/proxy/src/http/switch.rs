@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use seaway_wire::http::{Known, Method, Request};
+use seaway_wire::http::{KnownHeader, Method, Request};
 
 use super::h2_stream::fields_of;
 
@@ -12,7 +12,7 @@ pub(super) fn protocol(question: &[u8], request: &Request, any: bool) -> Option<
     if !request.upgrade || request.method != Method::Get {
         return None;
     }
-    let name = request.field(Known::Upgrade)?.of(question);
+    let name = request.field(KnownHeader::Upgrade)?.of(question);
     match name.eq_ignore_ascii_case(b"websocket") {
         true => Some(b"websocket".to_vec()),
         false => any.then(|| name.to_vec()),

@@ -138,13 +138,13 @@ impl TaskState {
     /// It is the one that was counted for this member, until another or none is named.
     pub(super) fn is_on(&self, member: &Arc<RunningMember>) {
         if let Some(before) = self.member.replace(Some(member.clone())) {
-            before.disengage();
+            before.end_connection();
         }
     }
 
-    pub(super) fn disengage(&self) {
+    pub(super) fn end_connection(&self) {
         if let Some(before) = self.member.take() {
-            before.disengage();
+            before.end_connection();
         }
     }
 
@@ -166,6 +166,6 @@ impl TaskState {
 
 impl Drop for TaskState {
     fn drop(&mut self) {
-        self.disengage();
+        self.end_connection();
     }
 }

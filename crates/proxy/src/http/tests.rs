@@ -25,10 +25,10 @@ use seaway_testkit::balancing;
 
 use super::*;
 use crate::{
+    proxy_state::ProxyState,
     running,
-    shared::Shared,
     sys::{self, Epoll, Events},
-    tls::Keys,
+    tls::LoadedCertificate,
 };
 
 mod pieces;
@@ -40,9 +40,9 @@ mod frames;
 use frames::*;
 
 /// A worker without a thread, before whom a listener answers everything by itself.
-struct ByHand {
+struct ManualWorker {
     http: Http,
-    turn: Turn,
+    turn: LoopIteration,
     events: Events,
     at: SocketAddr,
 }
@@ -52,31 +52,31 @@ const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const MUCH: usize = 192 << 10;
 const HELD: usize = 1 << 20;
 
-impl ByHand {
-    fn new(certificate: Option<&Certificate>) -> ByHand {
+impl ManualWorker {
+    fn new(certificate: Option<&Certificate>) -> ManualWorker {
         let answer = Action::Respond { code: 200, body: "hello".into() };
-        ByHand::with(answer, certificate, Arc::new(Shared::new(Vec::new())))
+        ManualWorker::with(answer, certificate, Arc::new(ProxyState::new(Vec::new())))
     }
 
-    fn before(member: SocketAddr) -> ByHand {
-        let shared = Arc::new(Shared::new(Vec::new()));
+    fn before(member: SocketAddr) -> ManualWorker {
+        let shared = Arc::new(ProxyState::new(Vec::new()));
         let pool = balancing::pool(&[member]);
         let id = pool.id.clone();
         running::put_pool(&shared.registry, &LbKey::Whole, &id, Some(Arc::new(pool)), sys::millis());
         let action = balancing::listener(80).rules[0].action.clone();
-        ByHand::with(action, None, shared)
+        ManualWorker::with(action, None, shared)
     }
 
     /// Before a member of HTTP/2.
-    fn before_many(member: SocketAddr) -> ByHand {
-        let shared = Arc::new(Shared::new(Vec::new()));
+    fn before_many(member: SocketAddr) -> ManualWorker {
+        let shared = Arc::new(ProxyState::new(Vec::new()));
         let pool = Pool { protocol: BackendProtocol::Http2, ..balancing::pool(&[member]) };
         let id = pool.id.clone();
         running::put_pool(&shared.registry, &LbKey::Whole, &id, Some(Arc::new(pool)), sys::millis());
-        ByHand::with(balancing::listener(80).rules[0].action.clone(), None, shared)
+        ManualWorker::with(balancing::listener(80).rules[0].action.clone(), None, shared)
     }
 
-    fn with(action: Action, certificate: Option<&Certificate>, shared: Arc<Shared>) -> ByHand {
+    fn with(action: Action, certificate: Option<&Certificate>, shared: Arc<ProxyState>) -> ManualWorker {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         // Whoever is accepted inherits it.
@@ -91,17 +91,17 @@ impl ByHand {
             let mut registry = shared.registry.lock();
             let state = registry.entry(LbKey::Whole).or_default();
             if let Some(certificate) = certificate {
-                let keys = Keys::read(&Arc::new(certificate.clone())).unwrap();
+                let keys = LoadedCertificate::read(&Arc::new(certificate.clone())).unwrap();
                 state.put_certificate(&own, Some(Arc::new(keys)));
             }
             state.listener_config(&LbKey::Whole, Arc::new(listener.clone()), None)
         };
         let running = Arc::new(RunningListener::new(LbKey::Whole, at, listener.id(), config));
         let epoll = Arc::new(Epoll::new().unwrap());
-        let mut turn = Turn::new(0, epoll, Box::default(), shared);
+        let mut turn = LoopIteration::new(0, epoll, Box::default(), shared);
         let mut http = Http::new(&turn);
-        http.command(&Command::Open(running, Arc::new(socket.into())), &mut turn);
-        ByHand { http, turn, events: Events::with_room_for(256), at }
+        http.command(&WorkerCommand::Open(running, Arc::new(socket.into())), &mut turn);
+        ManualWorker { http, turn, events: Events::with_room_for(256), at }
     }
 
     /// Opens another load balancer, which answers everything by itself, too.
@@ -124,7 +124,7 @@ impl ByHand {
             registry.entry(key.clone()).or_default().listener_config(&key, Arc::new(listener.clone()), None)
         };
         let running = Arc::new(RunningListener::new(key, at, listener.id(), config));
-        self.http.command(&Command::Open(running, Arc::new(socket.into())), &mut self.turn);
+        self.http.command(&WorkerCommand::Open(running, Arc::new(socket.into())), &mut self.turn);
         at
     }
 
@@ -201,7 +201,7 @@ fn is_answered(heard: &[u8]) -> bool {
 #[test]
 fn frames_are_read_as_far_as_is_fair_in_one_turn() {
     for (turns, expected) in [(1, false), (40, true)] {
-        let mut worker = ByHand::new(None);
+        let mut worker = ManualWorker::new(None);
         let greedy = worker.client();
         let [greedy, modest] = worker.compare(greedy, &frames_without_end(), turns);
         assert_eq!((is_answered(&greedy), answers(&modest)), (expected, 1), "after {turns} turns");
@@ -216,7 +216,7 @@ fn requests_that_come_all_at_once_are_answered_as_far_as_is_fair_in_one_turn() {
 }
 
 fn answers_in_one_turn(asked: usize) -> usize {
-    let mut worker = ByHand::new(None);
+    let mut worker = ManualWorker::new(None);
     let greedy = worker.client();
     let [greedy, modest] = worker.compare(greedy, &ASKED.repeat(asked), 1);
     assert_eq!(answers(&modest), 1);
@@ -225,7 +225,7 @@ fn answers_in_one_turn(asked: usize) -> usize {
 
 #[test]
 fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet() {
-    let mut worker = ByHand::new(None);
+    let mut worker = ManualWorker::new(None);
     let mut idle = worker.client();
     idle.write_all(ASKED).unwrap();
     worker.turn();
@@ -236,7 +236,7 @@ fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet(
     waits.set_nonblocking(true).unwrap();
     waits.write_all(ASKED).unwrap();
     idle.write_all(ASKED).unwrap();
-    worker.http.command(&Command::StopAccepting(mpsc::channel().0), &mut worker.turn);
+    worker.http.command(&WorkerCommand::StopAccepting(mpsc::channel().0), &mut worker.turn);
     silent.write_all(ASKED).unwrap();
     worker.turn();
     worker.turn();
@@ -247,9 +247,9 @@ fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet(
         assert!(told.contains("connection: close"), "{who}: {told}");
     }
     // Who is silent still is not waited for.
-    let mut worker = ByHand::new(None);
+    let mut worker = ManualWorker::new(None);
     let mut silent = worker.client();
-    worker.http.command(&Command::StopAccepting(mpsc::channel().0), &mut worker.turn);
+    worker.http.command(&WorkerCommand::StopAccepting(mpsc::channel().0), &mut worker.turn);
     worker.turn.now += serve::LINGER + 500;
     worker.turn();
     silent.set_nonblocking(false).unwrap();
@@ -261,7 +261,7 @@ fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet(
 fn a_kept_connection_that_ended_in_the_very_turn_is_not_asked_by() {
     let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     member.set_nonblocking(true).unwrap();
-    let mut worker = ByHand::before(member.local_addr().unwrap());
+    let mut worker = ManualWorker::before(member.local_addr().unwrap());
     let mut client = worker.client();
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     client.write_all(ASKED).unwrap();
@@ -297,7 +297,7 @@ fn records_without_anything_in_them_end_their_connection() {
     };
     let mut roots = RootCertStore::empty();
     roots.add(own.cert.der().clone()).unwrap();
-    let mut worker = ByHand::new(Some(&certificate));
+    let mut worker = ManualWorker::new(Some(&certificate));
     let (mut greedy, mut seal) = worker.secured(roots.clone());
     let mut much = Vec::new();
     while much.len() < MUCH {
@@ -312,7 +312,7 @@ fn records_without_anything_in_them_end_their_connection() {
     assert_eq!(worker.turn.shared.connections(), 1, "and the other has gone");
 }
 
-impl ByHand {
+impl ManualWorker {
     /// A client who has shaken hands, and how it seals records.
     fn secured(&mut self, roots: RootCertStore) -> (TcpStream, impl FnMut(&[u8]) -> Vec<u8> + use<>) {
         let mut provider = aws_lc_rs::default_provider();
@@ -382,7 +382,7 @@ fn counting_ends(requests: Arc<AtomicUsize>, ended: Arc<AtomicUsize>) -> SocketA
 #[test]
 fn all_of_a_burst_before_a_member_that_is_new_get_in_although_no_time_passes() {
     let requests = Arc::<AtomicUsize>::default();
-    let mut worker = ByHand::before_many(counting(requests.clone()));
+    let mut worker = ManualWorker::before_many(counting(requests.clone()));
     let mut clients: Vec<TcpStream> = (0..2).map(|_| worker.client()).collect();
     for client in &mut clients {
         let mut asked = hello();
@@ -399,7 +399,7 @@ fn all_of_a_burst_before_a_member_that_is_new_get_in_although_no_time_passes() {
 const FAIR: usize = 64;
 
 /// How many tasks there are after each turn, until none comes or goes any more.
-fn tasks_by_turn(worker: &mut ByHand) -> Vec<usize> {
+fn tasks_by_turn(worker: &mut ManualWorker) -> Vec<usize> {
     let mut counts = vec![worker.http.tasks.indexes().len()];
     loop {
         worker.turn();
@@ -416,7 +416,7 @@ fn most_changed_in_a_turn(counts: &[usize]) -> usize {
 
 #[test]
 fn streams_that_begin_at_once_leave_room_for_events_between_them() {
-    let mut worker = ByHand::before_many(counting(Arc::default()));
+    let mut worker = ManualWorker::before_many(counting(Arc::default()));
     let mut client = worker.client();
     let asked: Vec<u8> = (0..120_u32).flat_map(|number| request_of_stream(2 * number + 1)).collect();
     client.write_all(&[hello(), asked].concat()).unwrap();
@@ -432,7 +432,7 @@ fn streams_that_begin_at_once_leave_room_for_events_between_them() {
 
 #[test]
 fn deadlines_that_pass_at_once_leave_room_for_events_between_them() {
-    let mut worker = ByHand::new(None);
+    let mut worker = ManualWorker::new(None);
     let silent: Vec<TcpStream> = (0..150).map(|_| worker.client()).collect();
     tasks_by_turn(&mut worker);
     worker.turn.now += 3_600_000;
@@ -450,7 +450,7 @@ fn request_of_stream(id: u32) -> Vec<u8> {
 #[test]
 fn connections_whose_member_reads_no_more_are_cut_while_others_serve() {
     let (requests, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let mut worker = ByHand::before_many(counting_ends(requests.clone(), ended.clone()));
+    let mut worker = ManualWorker::before_many(counting_ends(requests.clone(), ended.clone()));
     let upload =
         [&b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n"[..], &[b'x'; 70_000]].concat();
     let mut clients = Vec::new();
@@ -477,7 +477,7 @@ fn connections_whose_member_reads_no_more_are_cut_while_others_serve() {
 
 #[test]
 fn a_load_balancer_with_hundreds_of_requests_delays_that_of_another_by_a_few() {
-    let mut worker = ByHand::new(None);
+    let mut worker = ManualWorker::new(None);
     let mut greedy: Vec<TcpStream> = (0..200).map(|_| worker.client()).collect();
     worker.at = worker.open_another();
     let mut modest = worker.client();
@@ -492,7 +492,7 @@ fn has_answer(client: &mut TcpStream) -> bool {
 }
 
 /// Turn by turn, until the one has its answer: by then fewer than half of the many have theirs.
-fn modest_is_answered_early(worker: &mut ByHand, greedy: &mut [TcpStream], modest: &mut TcpStream) {
+fn modest_is_answered_early(worker: &mut ManualWorker, greedy: &mut [TcpStream], modest: &mut TcpStream) {
     let turns = (0..1_000).take_while(|_| {
         worker.turn();
         !has_answer(modest)
@@ -504,10 +504,10 @@ fn modest_is_answered_early(worker: &mut ByHand, greedy: &mut [TcpStream], modes
 
 #[test]
 fn a_guest_with_hundreds_of_requests_delays_that_of_another_by_a_few() {
-    let mut worker = ByHand::new(None);
+    let mut worker = ManualWorker::new(None);
     worker.at = worker.open_with("front door", |listener| {
         let guest = |namespace: &str| {
-            let mut rule = Rule::everything_to(balancing::owner(), balancing::pool_id());
+            let mut rule = Rule::forward_all(balancing::owner(), balancing::pool_id());
             let object = ObjectRef::new(ObjectKind::Service, namespace, "web");
             rule.owner = Owner::Object { object, uid: "1".into() };
             rule.hosts = vec![HostPattern::Exact(format!("{namespace}.example").into())];

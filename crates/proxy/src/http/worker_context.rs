@@ -20,20 +20,20 @@ use super::{
     idle_connections::IdleConnections,
     request_id::RequestIds,
     scratch::Scratch,
-    stream::{Ready, Stream},
+    stream::{SocketReadiness, Stream},
     task_state::{NOWHERE, TaskState},
 };
 use crate::{
     access::{AccessLogSink, LogBuffer, LogEntry, RefusedClient},
-    latency::{Span, Started, WorkerNumber},
+    latency::{LatencyKind, Stopwatch, WorkerNumber},
     listening_sockets::ListeningSockets,
     memory::{ConnectionMemory, WorkerMemory},
     pipes::Pipes,
+    proxy_state::ProxyState,
     reach::Cursors,
     running::{RunningMember, RunningPool},
-    shared::Shared,
     sys::{Epoll, Event},
-    worker::{FairQueue, FairnessKey, Kind, Mailbox, Slab, Sweeps, Token, Turn},
+    worker::{DrainSweeps, FairQueue, FairnessKey, Kind, LoopIteration, Mailbox, Slab, Token},
 };
 
 pub(super) struct WorkerContext {
@@ -44,9 +44,9 @@ pub(super) struct WorkerContext {
     pub(super) memory: Rc<WorkerMemory>,
     /// What is held for no client in particular.
     pub(super) common: Rc<ConnectionMemory>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ProxyState>,
     listening: RefCell<ListeningSockets>,
-    streams: RefCell<Slab<Rc<Ready>>>,
+    streams: RefCell<Slab<Rc<SocketReadiness>>>,
     cursors: RefCell<Cursors>,
     request_ids: RefCell<RequestIds>,
     log_buffer: RefCell<LogBuffer>,
@@ -64,7 +64,7 @@ pub(super) struct WorkerContext {
     buffers: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
     current: RefCell<Option<Rc<TaskState>>>,
-    sweeps: RefCell<Sweeps>,
+    sweeps: RefCell<DrainSweeps>,
     stopping: Cell<bool>,
     turns: Cell<u64>,
     contended: Cell<bool>,
@@ -80,13 +80,13 @@ pub(super) struct WorkerContext {
 }
 
 /// A task that has no place yet.
-pub(super) type Begun = (Rc<TaskState>, Pin<Box<dyn Future<Output = ()>>>);
+pub(super) type NewTask = (Rc<TaskState>, Pin<Box<dyn Future<Output = ()>>>);
 
 pub(super) enum Runnable {
     /// Another task woke it: a stream of a connection of HTTP/2, or the task that drives it.
     Woken(u32),
     /// Another task began it.
-    Begun(Begun),
+    Begun(NewTask),
     /// Clients wait there.
     ListeningSocket(Token),
 }
@@ -101,7 +101,7 @@ const MAX_BUFFERS: usize = 16;
 const BUFFER: usize = 32 << 10;
 
 impl WorkerContext {
-    pub(super) fn new(turn: &Turn) -> Rc<WorkerContext> {
+    pub(super) fn new(turn: &LoopIteration) -> Rc<WorkerContext> {
         let memory = WorkerMemory::new(turn.shared.memory.clone());
         let common = memory.shared();
         Rc::new(WorkerContext {
@@ -147,22 +147,22 @@ impl WorkerContext {
         &self,
         pool: &RunningPool,
         member: Option<&RunningMember>,
-        span: Span,
-        started: Started,
+        span: LatencyKind,
+        started: Stopwatch,
     ) {
         pool.record_latency(self.number, member, span, started);
     }
 
     /// What is left over of earlier turns goes on.
-    pub(super) fn go_on(&self, turn: &mut Turn) {
+    pub(super) fn go_on(&self, turn: &mut LoopIteration) {
         turn.note_backlog(&self.backlog.borrow());
         if self.handshakes.are_behind() {
             turn.note_deferred();
         }
-        self.come_to(turn);
+        self.begin_turn(turn);
     }
 
-    pub(super) fn come_to(&self, turn: &Turn) {
+    pub(super) fn begin_turn(&self, turn: &LoopIteration) {
         self.now.set(turn.now);
         self.contended.set(turn.is_contended());
         self.others_are_behind.set(turn.transport_is_behind);
@@ -184,7 +184,7 @@ impl WorkerContext {
 
     /// The running task, if a long piece of its work is better done elsewhere: others have much to do, too, and would not be served
     /// before it all the same.
-    pub(super) fn delegates(&self) -> Option<Rc<TaskState>> {
+    pub(super) fn task_to_offload(&self) -> Option<Rc<TaskState>> {
         let current = self.current.borrow().clone()?;
         let delegates = self.is_contended() && !self.has_others_than(current.fairness_key());
         (delegates && self.handshakes.has_thread(self)).then_some(current)
@@ -198,7 +198,7 @@ impl WorkerContext {
         self.cursors.borrow_mut()
     }
 
-    pub(super) fn sweeps(&self) -> RefMut<'_, Sweeps> {
+    pub(super) fn sweeps(&self) -> RefMut<'_, DrainSweeps> {
         self.sweeps.borrow_mut()
     }
 
@@ -250,7 +250,7 @@ impl WorkerContext {
     }
 
     /// The running task has more to do.
-    pub(super) fn go_on_next_turn(&self) {
+    pub(super) fn continue_next_turn(&self) {
         if let Some(task_state) = &*self.current.borrow() {
             self.unfinished.borrow_mut().push_back(task_state.index());
         }
@@ -301,7 +301,7 @@ impl WorkerContext {
             if std::mem::replace(&mut waited, true) {
                 return Poll::Ready(());
             }
-            self.go_on_next_turn();
+            self.continue_next_turn();
             Poll::Pending
         })
         .await;
@@ -333,7 +333,7 @@ impl WorkerContext {
 
     /// Watches a socket from now on, for that task.
     pub(super) fn watch(self: &Rc<Self>, fd: OwnedFd, task: u32) -> io::Result<Stream> {
-        let ready = Rc::new(Ready::of(task));
+        let ready = Rc::new(SocketReadiness::of(task));
         let mut streams = self.streams.borrow_mut();
         let (index, generation) = streams.next();
         let token = Token::new(Kind::HttpStream, index, generation);
@@ -413,7 +413,7 @@ impl WorkerContext {
         self.turns.get()
     }
 
-    pub(super) fn tick(&self, turn: &mut Turn) {
+    pub(super) fn tick(&self, turn: &mut LoopIteration) {
         self.turns.set(self.turns.get().wrapping_add(1));
         let old = self.kept().without_the_old(turn.now);
         drop(old);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::groups::{groups, limit};
+use super::cgroups::{groups, limit};
 
 /// `None`: the kernel does not say.
 pub(super) fn bytes() -> Option<u64> {

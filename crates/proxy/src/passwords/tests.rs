@@ -105,7 +105,7 @@ impl Asker {
     }
 
     fn from(&self, client: &str, auth: &BasicAuth, name: &str, password: &str) -> Verdict {
-        let attempt = Attempt {
+        let attempt = PasswordAttempt {
             auth,
             name: name.as_bytes(),
             password: password.as_bytes(),
@@ -171,7 +171,8 @@ fn who_waits_is_woken() {
     };
     assert!(result(&verification));
     let begun = Instant::now();
-    while !asker.mailbox.collect().iter().any(|it| matches!(it, Command::WakeWaiter(WaiterId::Task(7)))) {
+    while !asker.mailbox.collect().iter().any(|it| matches!(it, WorkerCommand::WakeWaiter(WaiterId::Task(7))))
+    {
         assert!(begun.elapsed().as_secs() < 60);
         std::thread::yield_now();
     }

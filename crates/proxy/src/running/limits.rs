@@ -7,7 +7,7 @@ use std::sync::{
 
 use seaway_model::load_balancer::Limits;
 
-use super::{Refusal, RunningPool};
+use super::{RefusalReason, RunningPool};
 
 /// What a pool is given at the front door: requests, and connections whose TLS is passed on.
 #[derive(Default)]
@@ -18,9 +18,9 @@ pub(crate) struct PoolLoad {
 }
 
 /// Counted as long as it lives.
-pub(crate) struct UnderWay(Arc<RunningPool>);
+pub(crate) struct InFlightGuard(Arc<RunningPool>);
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.load.under_way.fetch_sub(1, Relaxed);
     }
@@ -28,7 +28,7 @@ impl Drop for UnderWay {
 
 impl RunningPool {
     /// One more, if its limits let it in. Without limits nothing is counted.
-    pub(crate) fn admit(self: &Arc<Self>, now: u64) -> Result<Option<UnderWay>, Refusal> {
+    pub(crate) fn admit(self: &Arc<Self>, now: u64) -> Result<Option<InFlightGuard>, RefusalReason> {
         let limits = self.live().compiled.pool().limits;
         self.admit_within(limits, now)
     }
@@ -38,16 +38,16 @@ impl RunningPool {
         self: &Arc<Self>,
         limits: Limits,
         now: u64,
-    ) -> Result<Option<UnderWay>, Refusal> {
+    ) -> Result<Option<InFlightGuard>, RefusalReason> {
         if let Some(rate) = limits.new_per_second
             && !in_time(&self.load.rate_due, rate, now)
         {
-            return Err(Refusal::Rate);
+            return Err(RefusalReason::Rate);
         }
         let Some(most) = limits.connections else { return Ok(None) };
         let under_way = self.load.under_way.fetch_add(1, Relaxed);
-        let counted = UnderWay(self.clone());
-        if under_way >= most { Err(Refusal::Connections) } else { Ok(Some(counted)) }
+        let counted = InFlightGuard(self.clone());
+        if under_way >= most { Err(RefusalReason::Connections) } else { Ok(Some(counted)) }
     }
 }
 

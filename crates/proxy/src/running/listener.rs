@@ -18,10 +18,10 @@ use seaway_model::{
 
 use seaway_snapshot::Routes;
 
-use super::{Answers, RunningPool, SourceFilter, limits::in_time, passthrough::Passthrough};
+use super::{RunningPool, SourceFilter, StatusClassCounters, limits::in_time, passthrough::Passthrough};
 use crate::{
     descriptors::{DescriptorGuard, DescriptorShare, ListeningGuard},
-    tls::{ListenerTls, Validations},
+    tls::{ListenerTls, TlsAlpnChallenges},
     worker::FairnessKey,
 };
 
@@ -47,8 +47,8 @@ pub(crate) struct RunningListener {
     pub(crate) retries: AtomicU64,
     /// Of HTTP, as are the answers.
     pub(crate) requests: AtomicU64,
-    pub(crate) answers: Answers,
-    refused: [AtomicU64; Refusal::ALL.len()],
+    pub(crate) answers: StatusClassCounters,
+    refused: [AtomicU64; RefusalReason::ALL.len()],
 }
 
 #[derive(Default)]
@@ -66,17 +66,17 @@ pub(crate) struct ListenerConfig {
     first: WeightedPools,
     /// Of HTTP: which rule, and what each comes to, by its number.
     pub(crate) routes: Routes,
-    paths: Vec<Option<Arc<Path>>>,
+    paths: Vec<Option<Arc<RunningRoute>>>,
     /// For clients whose TLS ends here.
     pub(crate) listener_tls: Option<Arc<ListenerTls>>,
     /// For clients whose TLS is passed on as it comes.
     pub(crate) passthrough: Option<Passthrough>,
     /// Names that an authority may check now.
-    pub(crate) validations: Option<Validations>,
+    pub(crate) validations: Option<TlsAlpnChallenges>,
 }
 
 /// A rule of HTTP, and where it leads.
-struct Path {
+struct RunningRoute {
     rule: Arc<Rule>,
     /// `None`: everybody may ask.
     sources: Option<SourceFilter>,
@@ -106,7 +106,7 @@ pub(crate) struct WeightedPools {
 
 /// Why a client was turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// Not from an allowed range.
     Source,
     /// The limit on connections.
@@ -127,30 +127,30 @@ pub enum Refusal {
     Loop,
 }
 
-impl Refusal {
-    pub const ALL: [Refusal; 9] = [
-        Refusal::Source,
-        Refusal::Connections,
-        Refusal::Rate,
-        Refusal::ClientRate,
-        Refusal::Header,
-        Refusal::Tls,
-        Refusal::NoMember,
-        Refusal::Resources,
-        Refusal::Loop,
+impl RefusalReason {
+    pub const ALL: [RefusalReason; 9] = [
+        RefusalReason::Source,
+        RefusalReason::Connections,
+        RefusalReason::Rate,
+        RefusalReason::ClientRate,
+        RefusalReason::Header,
+        RefusalReason::Tls,
+        RefusalReason::NoMember,
+        RefusalReason::Resources,
+        RefusalReason::Loop,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Refusal::Source => "source",
-            Refusal::Connections => "connections",
-            Refusal::Rate => "rate",
-            Refusal::ClientRate => "client-rate",
-            Refusal::Header => "header",
-            Refusal::Tls => "tls",
-            Refusal::NoMember => "no-member",
-            Refusal::Resources => "resources",
-            Refusal::Loop => "loop",
+            RefusalReason::Source => "source",
+            RefusalReason::Connections => "connections",
+            RefusalReason::Rate => "rate",
+            RefusalReason::ClientRate => "client-rate",
+            RefusalReason::Header => "header",
+            RefusalReason::Tls => "tls",
+            RefusalReason::NoMember => "no-member",
+            RefusalReason::Resources => "resources",
+            RefusalReason::Loop => "loop",
         }
     }
 }
@@ -164,7 +164,7 @@ impl ListenerConfig {
         mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
     ) -> ListenerConfig {
         let passthrough = listener.tls.as_ref().and_then(|tls| Passthrough::new(tls, &mut pool));
-        let validations = listener.tls.as_ref().and_then(|tls| Validations::new(tls));
+        let validations = listener.tls.as_ref().and_then(|tls| TlsAlpnChallenges::new(tls));
         let mut config = ListenerConfig {
             sources: SourceFilter::new(&listener.sources, &listener.denied),
             listener,
@@ -183,7 +183,8 @@ impl ListenerConfig {
                 let known = before.and_then(|it| it.paths.get(number)?.as_ref());
                 let known = known.filter(|it| Arc::ptr_eq(&it.rule, rule)).cloned();
                 if let Some(path) = paths.get_mut(number) {
-                    *path = Some(known.unwrap_or_else(|| Arc::new(Path::new(rule.clone(), &mut pool))));
+                    *path =
+                        Some(known.unwrap_or_else(|| Arc::new(RunningRoute::new(rule.clone(), &mut pool))));
                 }
             }
             (config.routes, config.paths) = (routes, paths);
@@ -230,7 +231,7 @@ impl ListenerConfig {
         self.path(rule).map_or(&[], |path| &path.auth_pools)
     }
 
-    fn path(&self, rule: usize) -> Option<&Arc<Path>> {
+    fn path(&self, rule: usize) -> Option<&Arc<RunningRoute>> {
         self.paths.get(rule)?.as_ref()
     }
 
@@ -244,8 +245,8 @@ impl ListenerConfig {
     }
 }
 
-impl Path {
-    fn new(rule: Arc<Rule>, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> Path {
+impl RunningRoute {
+    fn new(rule: Arc<Rule>, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> RunningRoute {
         let choice = WeightedPools::of(&rule, pool);
         let mirrors = rule.filters.iter().filter_map(|filter| match filter {
             Filter::Mirror { to, per_mille } => Some(Mirror { pool: pool(to), per_mille: *per_mille }),
@@ -257,7 +258,7 @@ impl Path {
         let auth_pools = auth_pools.collect();
         let sources = SourceFilter::new(&rule.sources, &rule.denied);
         let sources = Some(sources).filter(|it| !it.is_open());
-        Path { choice, mirrors, auth_pools, sources, rule }
+        RunningRoute { choice, mirrors, auth_pools, sources, rule }
     }
 }
 
@@ -319,7 +320,7 @@ impl RunningListener {
             connect_errors: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            answers: Answers::default(),
+            answers: StatusClassCounters::default(),
             refused: Default::default(),
         }
     }
@@ -353,20 +354,20 @@ impl RunningListener {
     }
 
     /// One more client, if the limits let it in; it leaves with [`RunningListener::leave`].
-    pub(crate) fn enter(&self, config: &ListenerConfig, now: u64) -> Result<(), Refusal> {
+    pub(crate) fn enter(&self, config: &ListenerConfig, now: u64) -> Result<(), RefusalReason> {
         if let Some(rate) = config.listener.limits.new_per_second
             && !in_time(&self.rate_due, rate, now)
         {
-            return Err(Refusal::Rate);
+            return Err(RefusalReason::Rate);
         }
         if !self.share.admits(now) {
-            return Err(Refusal::Rate);
+            return Err(RefusalReason::Rate);
         }
         self.enter_if(config, |share, count| share.take(count, now))
     }
 
     /// The same, in the place of another of its load balancer that has just left, after there was none free.
-    pub(crate) fn enter_instead(&self, config: &ListenerConfig) -> Result<(), Refusal> {
+    pub(crate) fn enter_instead(&self, config: &ListenerConfig) -> Result<(), RefusalReason> {
         self.enter_if(config, |share, count| {
             share.take_anyway(count);
             true
@@ -377,15 +378,15 @@ impl RunningListener {
         &self,
         config: &ListenerConfig,
         take: impl FnOnce(&DescriptorShare, u32) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusalReason> {
         let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
         if config.listener.limits.connections.is_some_and(|most| active > most) {
             self.active.fetch_sub(1, Relaxed);
-            return Err(Refusal::Connections);
+            return Err(RefusalReason::Connections);
         }
         if !take(&self.share, self.descriptors()) {
             self.active.fetch_sub(1, Relaxed);
-            return Err(Refusal::Resources);
+            return Err(RefusalReason::Resources);
         }
         if active > self.most.load(Relaxed) {
             self.most.fetch_max(active, Relaxed);
@@ -415,13 +416,13 @@ impl RunningListener {
         self.active.load(Relaxed)
     }
 
-    pub(crate) fn refuse(&self, why: Refusal) {
+    pub(crate) fn refuse(&self, why: RefusalReason) {
         if let Some(count) = self.refused.get(why as usize) {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    pub(crate) fn refused(&self, why: Refusal) -> u64 {
+    pub(crate) fn refused(&self, why: RefusalReason) -> u64 {
         self.refused.get(why as usize).map_or(0, |it| it.load(Relaxed))
     }
 

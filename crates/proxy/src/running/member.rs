@@ -9,12 +9,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use seaway_model::load_balancer::{MemberLimit, Passive};
-use seaway_snapshot::Standing;
+use seaway_model::load_balancer::{MemberLimit, PassiveHealthCheck};
+use seaway_snapshot::MemberAvailability;
 
-use super::Answers;
+use super::StatusClassCounters;
 use crate::{
-    own_sockets::{OwnSockets, Target},
+    own_sockets::{OwnSockets, RegisteredMember},
     sys::KernelAddress,
 };
 
@@ -40,7 +40,7 @@ pub(crate) struct RunningMember {
     pub(crate) took: AtomicU64,
     /// Checks that it did not pass.
     pub(crate) check_failures: AtomicU64,
-    pub(crate) answers: Answers,
+    pub(crate) answers: StatusClassCounters,
     health: AtomicU8,
     failures: AtomicU32,
     /// Answers in a row that said it was at fault.
@@ -50,7 +50,7 @@ pub(crate) struct RunningMember {
     warm_since: AtomicU64,
     draining_since: AtomicU64,
     /// Since it was first connected to.
-    target: OnceLock<Target>,
+    target: OnceLock<RegisteredMember>,
     /// Is told that the member has room again, once the pool has a limit.
     capacity_watcher: OnceLock<Weak<dyn CapacityWatcher>>,
     /// Touched by the prober and by pages, never by a worker.
@@ -99,7 +99,7 @@ impl RunningMember {
             measured: AtomicU64::new(0),
             took: AtomicU64::new(0),
             check_failures: AtomicU64::new(0),
-            answers: Answers::default(),
+            answers: StatusClassCounters::default(),
             health: AtomicU8::new(0),
             failures: AtomicU32::new(0),
             errors: AtomicU32::new(0),
@@ -118,10 +118,10 @@ impl RunningMember {
         self.target.get_or_init(|| sockets.target(self.at));
     }
 
-    pub(crate) fn remember(&self, standing: Standing, reason: &str) {
+    pub(crate) fn remember(&self, standing: MemberAvailability, reason: &str) {
         let mut health_history = self.health_history.lock().unwrap_or_else(PoisonError::into_inner);
         health_history.changed = Some(SystemTime::now());
-        if standing != Standing::Usable {
+        if standing != MemberAvailability::Usable {
             health_history.reason = reason.into();
             health_history.times_down = health_history.times_down.saturating_add(1);
         }
@@ -131,8 +131,8 @@ impl RunningMember {
         self.health_history.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A connection (or a UDP flow) to this member begins; it ends with [`RunningMember::disengage`].
-    pub(crate) fn engage(&self) {
+    /// A connection (or a UDP flow) to this member begins; it ends with [`RunningMember::end_connection`].
+    pub(crate) fn begin_connection(&self) {
         let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
         if active > self.most.load(Relaxed) {
             self.most.fetch_max(active, Relaxed);
@@ -141,9 +141,9 @@ impl RunningMember {
     }
 
     /// The same, unless it has as many as it may have; `None`: any number.
-    pub(crate) fn try_engage(&self, limit: Option<MemberLimit>) -> bool {
+    pub(crate) fn try_begin_connection(&self, limit: Option<MemberLimit>) -> bool {
         let Some(limit) = limit else {
-            self.engage();
+            self.begin_connection();
             return true;
         };
         let more = |active: u32| (active < limit.connections).then(|| active.saturating_add(1));
@@ -159,7 +159,7 @@ impl RunningMember {
         self.took.fetch_add(micros, Relaxed);
     }
 
-    pub(crate) fn disengage(&self) {
+    pub(crate) fn end_connection(&self) {
         self.active.fetch_sub(1, Relaxed);
         if let Some(watcher) = self.capacity_watcher.get().and_then(Weak::upgrade) {
             watcher.capacity_freed();
@@ -196,13 +196,13 @@ impl RunningMember {
         }
     }
 
-    pub(crate) fn standing(&self, now: u64) -> Standing {
+    pub(crate) fn standing(&self, now: u64) -> MemberAvailability {
         if self.health() == Health::Down {
-            Standing::Failed
+            MemberAvailability::Failed
         } else if self.ejected_until.load(Relaxed) > now {
-            Standing::Ejected
+            MemberAvailability::Ejected
         } else {
-            Standing::Usable
+            MemberAvailability::Usable
         }
     }
 
@@ -225,18 +225,18 @@ impl RunningMember {
     }
 
     /// It did not take a connection, or reset one. `true`: so often in a row that it is to be ejected.
-    pub(super) fn failed(&self, passive: Passive) -> bool {
+    pub(super) fn failed(&self, passive: PassiveHealthCheck) -> bool {
         self.failures.fetch_add(1, Relaxed).saturating_add(1) >= u32::from(passive.failures.max(1))
     }
 
     /// It answered that it is at fault; the same.
-    pub(super) fn erred(&self, passive: Passive) -> bool {
+    pub(super) fn erred(&self, passive: PassiveHealthCheck) -> bool {
         let Some(most) = passive.errors else { return false };
         self.errors.fetch_add(1, Relaxed).saturating_add(1) >= u32::from(most.max(1))
     }
 
     /// Tells until when.
-    pub(super) fn eject(&self, passive: Passive, now: u64) -> u64 {
+    pub(super) fn eject(&self, passive: PassiveHealthCheck, now: u64) -> u64 {
         self.failures.store(0, Relaxed);
         self.errors.store(0, Relaxed);
         let times = self.ejections.fetch_add(1, Relaxed).saturating_add(1).min(10);

@@ -14,23 +14,24 @@ use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
     load_balancer::{
-        Affinity, BackendProtocol, Balance, Limits, MemberLimit, MemberState, Passive, PoolHttpOptions,
+        Affinity, BackendProtocol, Balance, Limits, MemberLimit, MemberState, PassiveHealthCheck,
+        PoolHttpOptions,
     },
     name::Owner,
 };
-use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
+use seaway_snapshot::{CompiledPool, Cursor, MemberAvailability, MemberCookie, MemberStatusSource};
 
-pub(crate) use self::limited::{MemberSelection, Waiting};
+pub(crate) use self::limited::{MemberSelection, QueuedClient};
 use super::{
-    Health, Refusal, RunningMember,
+    Health, RefusalReason, RunningMember,
     affinity::AffinityTable,
     last_use::LastUse,
     limits::PoolLoad,
-    queue::{Queue, SelectionRequest},
+    queue::{ClientQueue, SelectionRequest},
 };
 use crate::{
     health::RequestQueue,
-    latency::{Latencies, Span, Started, WorkerNumber},
+    latency::{Latencies, LatencyKind, Stopwatch, WorkerNumber},
     tls::UpstreamTls,
 };
 
@@ -38,14 +39,14 @@ pub(crate) struct RunningPool {
     me: Weak<RunningPool>,
     pub(crate) key: LbKey,
     pub(crate) id: PoolId,
-    live: ArcSwap<Live>,
+    live: ArcSwap<PoolGeneration>,
     /// Removed members with connections that go on.
     leaving: Mutex<Vec<Arc<RunningMember>>>,
     /// Until then somebody is, or may be, ejected or warming up.
     uneven_until: AtomicU64,
     last_use: LastUse,
     affinity: OnceLock<AffinityTable>,
-    queue: Queue,
+    queue: ClientQueue,
     pub(super) load: PoolLoad,
     /// Where ejections are told, and that checks are wanted.
     requests: OnceLock<Arc<RequestQueue>>,
@@ -55,7 +56,7 @@ pub(crate) struct RunningPool {
 }
 
 /// One generation of a pool. `members[i]` belongs to `compiled.members()[i]`.
-pub(crate) struct Live {
+pub(crate) struct PoolGeneration {
     pub(crate) compiled: CompiledPool,
     pub(crate) members: Box<[Arc<RunningMember>]>,
     /// `false`: nobody has put this pool, or it was removed.
@@ -68,7 +69,7 @@ pub(crate) struct Live {
 
 impl RunningPool {
     pub(crate) fn empty(key: LbKey, id: PoolId) -> Arc<RunningPool> {
-        let live = Live::new(nobody(&id), Box::default(), false);
+        let live = PoolGeneration::new(nobody(&id), Box::default(), false);
         Arc::new_cyclic(|me| RunningPool {
             me: me.clone(),
             key,
@@ -78,7 +79,7 @@ impl RunningPool {
             uneven_until: AtomicU64::new(0),
             last_use: LastUse::never(),
             affinity: OnceLock::new(),
-            queue: Queue::default(),
+            queue: ClientQueue::default(),
             load: PoolLoad::default(),
             requests: OnceLock::new(),
             no_member: AtomicU64::new(0),
@@ -86,7 +87,7 @@ impl RunningPool {
         })
     }
 
-    pub(crate) fn live(&self) -> Guard<Arc<Live>> {
+    pub(crate) fn live(&self) -> Guard<Arc<PoolGeneration>> {
         self.live.load()
     }
 
@@ -147,7 +148,7 @@ impl RunningPool {
                 }
             }
         }
-        self.live.store(Arc::new(Live::new_compiled(compiled, members, present)));
+        self.live.store(Arc::new(PoolGeneration::new_compiled(compiled, members, present)));
         drop(leaving);
         self.serve_waiting(now);
         someone_left
@@ -190,8 +191,8 @@ impl RunningPool {
         &self,
         worker: WorkerNumber,
         member: Option<&RunningMember>,
-        span: Span,
-        started: Started,
+        span: LatencyKind,
+        started: Stopwatch,
     ) {
         let Some(micros) = started.took() else { return };
         self.latencies.add(worker, span, micros);
@@ -203,8 +204,8 @@ impl RunningPool {
     }
 
     /// A client of it was turned away.
-    pub(crate) fn refused(&self, why: Refusal) {
-        if why == Refusal::NoMember {
+    pub(crate) fn refused(&self, why: RefusalReason) {
+        if why == RefusalReason::NoMember {
             self.count_no_member();
         }
     }
@@ -234,21 +235,28 @@ impl RunningPool {
     }
 
     /// Suspicion leaves enough of the pool to serve: what fails everywhere is not the members' fault.
-    fn eject(&self, live: &Live, passive: Passive, member: &RunningMember, reason: &str, now: u64) {
+    fn eject(
+        &self,
+        live: &PoolGeneration,
+        passive: PassiveHealthCheck,
+        member: &RunningMember,
+        reason: &str,
+        now: u64,
+    ) {
         // One at a time, or two workers would each eject the last but one.
         let _one_at_a_time = self.leaving();
-        if member.standing(now) == Standing::Ejected {
+        if member.standing(now) == MemberAvailability::Ejected {
             return;
         }
         let standings = live.members.iter().map(|it| it.standing(now));
         let (mut out, mut usable) = (0_usize, 0_usize);
         standings.for_each(|it| match it {
-            Standing::Usable => usable = usable.saturating_add(1),
-            Standing::Ejected => out = out.saturating_add(1),
-            Standing::Failed => {}
+            MemberAvailability::Usable => usable = usable.saturating_add(1),
+            MemberAvailability::Ejected => out = out.saturating_add(1),
+            MemberAvailability::Failed => {}
         });
         let may_be_out = (live.members.len().saturating_mul(passive.share.into()) / 100).max(1);
-        let is_last = usable == 1 && member.standing(now) == Standing::Usable;
+        let is_last = usable == 1 && member.standing(now) == MemberAvailability::Usable;
         if out >= may_be_out || is_last {
             return;
         }
@@ -290,7 +298,7 @@ impl RunningPool {
     /// The member that a cookie names, if it may serve: one without weight gets no new clients, and keeps those that it has.
     pub(crate) fn by_cookie(
         &self,
-        cookie: Mark,
+        cookie: MemberCookie,
         tried: &[Arc<RunningMember>],
         now: u64,
     ) -> Option<Arc<RunningMember>> {
@@ -300,11 +308,11 @@ impl RunningPool {
         live.members.get(index).cloned()
     }
 
-    fn index_by_cookie(&self, scene: &Scene<'_>, cookie: Mark) -> Option<usize> {
+    fn index_by_cookie(&self, scene: &PickContext<'_>, cookie: MemberCookie) -> Option<usize> {
         let live = scene.live;
         let index = live.compiled.marked(cookie)?;
         let serves = live.compiled.members().get(index)?.state == MemberState::Ready
-            && scene.standing(index) == Standing::Usable
+            && scene.standing(index) == MemberAvailability::Usable
             && !scene.tried(index)
             && live.compiled.may_keep(index, scene);
         serves.then_some(index)
@@ -313,7 +321,7 @@ impl RunningPool {
     /// The member for a new client.
     pub(crate) fn choose<'a>(
         &self,
-        live: &'a Live,
+        live: &'a PoolGeneration,
         client: IpAddr,
         cursor: &mut Cursor,
         tried: &[Arc<RunningMember>],
@@ -335,7 +343,7 @@ impl RunningPool {
     }
 
     /// The member that this client keeps, where clients keep theirs by their address.
-    fn kept_by_address(&self, scene: &Scene<'_>, client: IpAddr) -> Option<usize> {
+    fn kept_by_address(&self, scene: &PickContext<'_>, client: IpAddr) -> Option<usize> {
         let live = scene.live;
         let Some(Affinity::ClientIp(time)) = live.compiled.pool().affinity else { return None };
         let table = self.affinity.get_or_init(AffinityTable::default);
@@ -344,12 +352,12 @@ impl RunningPool {
         let serves = member.state == MemberState::Ready
             && member.weight > 0
             && !scene.tried(index)
-            && scene.standing(index) == Standing::Usable
+            && scene.standing(index) == MemberAvailability::Usable
             && live.compiled.may_keep(index, scene);
         serves.then_some(index)
     }
 
-    fn keep_by_address(&self, live: &Live, client: IpAddr, index: usize, now: u64) {
+    fn keep_by_address(&self, live: &PoolGeneration, client: IpAddr, index: usize, now: u64) {
         if let Some(Affinity::ClientIp(time)) = live.compiled.pool().affinity
             && let Some(member) = live.members.get(index)
         {
@@ -357,20 +365,29 @@ impl RunningPool {
         }
     }
 
-    fn scene<'a>(&self, live: &'a Live, tried: &'a [Arc<RunningMember>], now: u64) -> Scene<'a> {
-        Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now, skips_full: false }
+    fn scene<'a>(
+        &self,
+        live: &'a PoolGeneration,
+        tried: &'a [Arc<RunningMember>],
+        now: u64,
+    ) -> PickContext<'a> {
+        PickContext { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now, skips_full: false }
     }
 }
 
-impl Live {
-    fn new(pool: Arc<Pool>, members: Box<[Arc<RunningMember>]>, present: bool) -> Live {
-        Live::new_compiled(CompiledPool::compile(pool), members, present)
+impl PoolGeneration {
+    fn new(pool: Arc<Pool>, members: Box<[Arc<RunningMember>]>, present: bool) -> PoolGeneration {
+        PoolGeneration::new_compiled(CompiledPool::compile(pool), members, present)
     }
 
-    fn new_compiled(compiled: CompiledPool, members: Box<[Arc<RunningMember>]>, present: bool) -> Live {
+    fn new_compiled(
+        compiled: CompiledPool,
+        members: Box<[Arc<RunningMember>]>,
+        present: bool,
+    ) -> PoolGeneration {
         let pool = compiled.pool();
         let upstream_tls = pool.tls.as_ref().map(|tls| UpstreamTls::of(tls, pool.protocol));
-        let live = Live { compiled, members, present, upstream_tls, down: AtomicU32::new(0) };
+        let live = PoolGeneration { compiled, members, present, upstream_tls, down: AtomicU32::new(0) };
         live.count_down();
         live
     }
@@ -408,8 +425,8 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
 }
 
 /// What the picker asks, at one moment.
-struct Scene<'a> {
-    live: &'a Live,
+struct PickContext<'a> {
+    live: &'a PoolGeneration,
     tried: &'a [Arc<RunningMember>],
     now: u64,
     uneven: bool,
@@ -417,13 +434,13 @@ struct Scene<'a> {
     skips_full: bool,
 }
 
-impl Scene<'_> {
+impl PickContext<'_> {
     /// How willingly a member is chosen, as `pick` goes; smaller is better.
     fn rank(&self, index: usize) -> (bool, u8, bool) {
         let standing = match self.standing(index) {
-            Standing::Usable => 0,
-            Standing::Ejected => 1,
-            Standing::Failed => 2,
+            MemberAvailability::Usable => 0,
+            MemberAvailability::Ejected => 1,
+            MemberAvailability::Failed => 2,
         };
         let planned = self.live.compiled.members().get(index);
         let is = |what: fn(&seaway_model::Member) -> bool| planned.is_some_and(what);
@@ -435,9 +452,9 @@ fn is_full(member: &RunningMember, limit: Option<MemberLimit>) -> bool {
     limit.is_some_and(|limit| member.active() >= limit.connections)
 }
 
-impl Conditions for Scene<'_> {
-    fn standing(&self, member: usize) -> Standing {
-        self.live.members.get(member).map_or(Standing::Failed, |it| it.standing(self.now))
+impl MemberStatusSource for PickContext<'_> {
+    fn standing(&self, member: usize) -> MemberAvailability {
+        self.live.members.get(member).map_or(MemberAvailability::Failed, |it| it.standing(self.now))
     }
 
     fn load(&self, member: usize) -> u32 {

@@ -6,10 +6,10 @@
 //!                           └──► its time is over: turned away
 //! ```
 //!
-//! What a client gets is room that is taken already (see [`RunningMember::try_engage`]), so nobody else can take it meanwhile, and no
-//! member ever has more than it may. A client that ends without using it gives it back.
+//! What a client gets is room that is taken already (see [`RunningMember::try_begin_connection`]), so nobody else can take it
+//! meanwhile, and no member ever has more than it may. A client that ends without using it gives it back.
 //!
-//! [`RunningMember::try_engage`]: super::RunningMember::try_engage
+//! [`RunningMember::try_begin_connection`]: super::RunningMember::try_begin_connection
 
 use std::{
     collections::VecDeque,
@@ -20,16 +20,16 @@ use std::{
     },
 };
 
-use seaway_snapshot::{Cursor, Mark};
+use seaway_snapshot::{Cursor, MemberCookie};
 
 use super::RunningMember;
-use crate::worker::{Command, Mailbox, Token};
+use crate::worker::{Mailbox, Token, WorkerCommand};
 
 /// Clients that wait for one pool. More are turned away at once: their memory is bounded.
 pub(super) const MOST_WAITING: usize = 1024;
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct ClientQueue {
     list: Mutex<WaitList>,
     /// How many wait in the list, read without its lock.
     length: AtomicUsize,
@@ -37,7 +37,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 pub(super) struct WaitList {
-    pub(super) waiting: VecDeque<Arc<Ticket>>,
+    pub(super) waiting: VecDeque<Arc<QueueTicket>>,
     /// Of these, those that want one member, or not all of them.
     pub(super) restricted: usize,
     pub(super) cursor: Cursor,
@@ -45,7 +45,7 @@ pub(super) struct WaitList {
     pub(super) looked_at: u64,
 }
 
-pub(super) struct Ticket {
+pub(super) struct QueueTicket {
     pub(super) request: SelectionRequest,
     worker: Arc<Mailbox>,
     waiter: WaiterId,
@@ -58,7 +58,7 @@ pub(super) struct Ticket {
 pub(crate) struct SelectionRequest {
     pub(crate) client: IpAddr,
     /// Names the member that it keeps.
-    pub(crate) cookie: Option<Mark>,
+    pub(crate) cookie: Option<MemberCookie>,
     /// Members that did not answer it.
     pub(crate) tried: Vec<Arc<RunningMember>>,
 }
@@ -78,7 +78,7 @@ pub(crate) enum WaiterId {
     Task(u32),
 }
 
-impl Queue {
+impl ClientQueue {
     pub(super) fn length(&self) -> usize {
         self.length.load(Relaxed)
     }
@@ -95,20 +95,20 @@ impl Queue {
         request: SelectionRequest,
         worker: Arc<Mailbox>,
         waiter: WaiterId,
-    ) -> Option<Arc<Ticket>> {
+    ) -> Option<Arc<QueueTicket>> {
         let mut list = self.lock();
         if list.waiting.len() >= MOST_WAITING {
             return None;
         }
         let (outcome, is_used) = (OnceLock::new(), AtomicBool::new(false));
         list.restricted = list.restricted.saturating_add(usize::from(request.is_restricted()));
-        let ticket = Arc::new(Ticket { request, worker, waiter, outcome, is_used });
+        let ticket = Arc::new(QueueTicket { request, worker, waiter, outcome, is_used });
         list.waiting.push_back(ticket.clone());
         self.changed(&list);
         Some(ticket)
     }
 
-    pub(super) fn leave(&self, ticket: &Arc<Ticket>) {
+    pub(super) fn leave(&self, ticket: &Arc<QueueTicket>) {
         if ticket.outcome.get().is_none() {
             let mut list = self.lock();
             if let Some(at) = list.waiting.iter().position(|it| Arc::ptr_eq(it, ticket)) {
@@ -130,7 +130,7 @@ impl Queue {
     }
 }
 
-impl Ticket {
+impl QueueTicket {
     /// Only with the list locked, and only once.
     pub(super) fn settle(&self, outcome: Option<Arc<RunningMember>>) {
         let _ = self.outcome.set(outcome);
@@ -138,7 +138,7 @@ impl Ticket {
 
     /// After that, without the lock.
     pub(super) fn tell_worker(&self) {
-        self.worker.post([Command::WakeWaiter(self.waiter)]);
+        self.worker.post([WorkerCommand::WakeWaiter(self.waiter)]);
     }
 
     /// Its member, on which it counts from then on; `Some(None)`: nobody serves.

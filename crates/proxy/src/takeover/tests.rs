@@ -88,7 +88,7 @@ fn pool(l4: L4, at: SocketAddr) -> Pool {
 }
 
 fn listener(l4: L4, port: u16) -> Listener {
-    let rules = vec![Rule::everything_to(balancing::owner(), PoolId(l4.as_str().into())).into()];
+    let rules = vec![Rule::forward_all(balancing::owner(), PoolId(l4.as_str().into())).into()];
     Listener { l4, rules, ..balancing::listener(port) }
 }
 
@@ -134,13 +134,13 @@ impl Plan {
         }
     }
 
-    fn old(&self, workers: usize) -> (Proxy, HandOver, mpsc::Receiver<()>) {
+    fn old(&self, workers: usize) -> (Proxy, HandoverListener, mpsc::Receiver<()>) {
         let old = self.proxy(workers);
         self.serve(&old);
         let (tell, told) = mpsc::channel();
         let hand_over = old
             .hand_over(&self.path(), move |turn| {
-                if turn == Turn::Over {
+                if turn == HandoverPhase::Over {
                     tell.send(()).unwrap()
                 }
             })
@@ -336,7 +336,7 @@ fn what_the_successor_does_not_want_is_closed() {
 #[test]
 fn a_version_without_overlap_is_refused_and_where_nobody_is_that_is_said() {
     let plan = Plan::new(FAMILIES[0]);
-    assert!(matches!(take(&plan.path()), Err(TakeOverError::NotRunning { .. })));
+    assert!(matches!(take(&plan.path()), Err(TakeoverError::NotRunning { .. })));
     let (_old, _hand_over, _told) = plan.old(1);
     for (version, newest, understood) in
         [(NEWEST + 1, None, false), (NEWEST + 1, Some(NEWEST + 2), false), (OLDEST, Some(NEWEST + 1), true)]

@@ -9,30 +9,35 @@ use seaway_model::load_balancer::ProxyVersion;
 
 use super::{
     Tcp,
-    connection::{Connection, Delay, PendingData, Phase, Side, Socket},
+    connection::{Connection, NoDelayState, PendingData, Phase, Side, Socket},
 };
 use crate::{
-    latency::Span,
+    latency::LatencyKind,
     reach::{RETRIES, connect, is_local_shortage, local_destination, note_failure, proxy_header},
-    running::{MemberSelection, Refusal, RunningMember, SelectionRequest, WaiterId},
+    running::{MemberSelection, RefusalReason, RunningMember, SelectionRequest, WaiterId},
     sys::{self, Event},
-    worker::{Token, Turn},
+    worker::{LoopIteration, Token},
 };
 
 impl Tcp {
     /// Chooses a member and begins to connect, or turns the client away.
-    pub(super) fn select_and_connect(&mut self, index: u32, turn: &mut Turn) {
+    pub(super) fn select_and_connect(&mut self, index: u32, turn: &mut LoopIteration) {
         self.connect_to_member(index, None, turn);
     }
 
     /// `granted`: a member that counts it already.
-    fn connect_to_member(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
+    fn connect_to_member(
+        &mut self,
+        index: u32,
+        mut granted: Option<Arc<RunningMember>>,
+        turn: &mut LoopIteration,
+    ) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.pool.is_none() {
             connection.pool = connection.listener.config().pool(|| self.cursors.draw()).cloned();
         }
         let Some(pool) = connection.pool.clone() else {
-            return self.refuse(index, Refusal::NoMember, turn);
+            return self.refuse(index, RefusalReason::NoMember, turn);
         };
         let cursor = self.cursors.cursor_for(&pool);
         loop {
@@ -54,7 +59,7 @@ impl Tcp {
                 }
                 (None, None) => match pool.choose(&live, connection.peer.ip(), cursor, tried, turn.now) {
                     Some(member) => {
-                        member.engage();
+                        member.begin_connection();
                         MemberSelection::Reserved(member.clone())
                     }
                     None => MemberSelection::NoMember,
@@ -65,7 +70,7 @@ impl Tcp {
                 MemberSelection::Full => return self.queue(index, turn),
                 MemberSelection::NoMember => {
                     pool.count_no_member();
-                    return self.refuse(index, Refusal::NoMember, turn);
+                    return self.refuse(index, RefusalReason::NoMember, turn);
                 }
             };
             if !tried.is_empty() {
@@ -81,7 +86,7 @@ impl Tcp {
                         announce_client(connection, version);
                     }
                     connection.own_socket = own_socket;
-                    connection.member = Some(Socket::new(fd, Delay::NothingSentYet));
+                    connection.member = Some(Socket::new(fd, NoDelayState::NothingSentYet));
                     connection.phase = Phase::Connecting;
                     connection.active_at = turn.now;
                     connection.target = Some(member);
@@ -90,16 +95,16 @@ impl Tcp {
                     break;
                 }
                 Err(error) if sys::out_of_descriptors(&error) => {
-                    member.disengage();
+                    member.end_connection();
                     turn.shared.out_of_descriptors(&error);
-                    return self.refuse(index, Refusal::Resources, turn);
+                    return self.refuse(index, RefusalReason::Resources, turn);
                 }
                 Err(error) if is_local_shortage(&error) => {
-                    member.disengage();
+                    member.end_connection();
                     connection.extras().tried.push(member);
                 }
                 Err(error) => {
-                    member.disengage();
+                    member.end_connection();
                     note_failure(&connection.listener, &pool, &member, &error.to_string(), turn.now);
                     connection.extras().tried.push(member);
                 }
@@ -109,13 +114,13 @@ impl Tcp {
         let Some(Connection { member: Some(member), .. }) = self.connections.get_mut(index) else { return };
         if let Err(error) = turn.epoll.watch_edges(member.fd.as_fd(), token.into()) {
             turn.shared.out_of_descriptors(&error);
-            return self.refuse(index, Refusal::Resources, turn);
+            return self.refuse(index, RefusalReason::Resources, turn);
         }
         self.schedule(index);
     }
 
     /// It waits for a member that has room, behind those that wait.
-    fn queue(&mut self, index: u32, turn: &mut Turn) {
+    fn queue(&mut self, index: u32, turn: &mut LoopIteration) {
         let token = self.token_of(index, Side::Client);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(pool) = connection.pool.clone() else { return };
@@ -132,10 +137,10 @@ impl Tcp {
             // Those that wait have no use for what room there is: they keep other members.
             return match pool.reserve_member(&request(), self.cursors.cursor_for(&pool), turn.now) {
                 MemberSelection::Reserved(member) => self.connect_to_member(index, Some(member), turn),
-                MemberSelection::Full => self.refuse(index, Refusal::Connections, turn),
+                MemberSelection::Full => self.refuse(index, RefusalReason::Connections, turn),
                 MemberSelection::NoMember => {
                     pool.count_no_member();
-                    self.refuse(index, Refusal::NoMember, turn);
+                    self.refuse(index, RefusalReason::NoMember, turn);
                 }
             };
         }
@@ -146,7 +151,7 @@ impl Tcp {
     }
 
     /// A client that waited has a member, or there is none.
-    pub(super) fn on_queue_result(&mut self, token: Token, turn: &mut Turn) {
+    pub(super) fn on_queue_result(&mut self, token: Token, turn: &mut LoopIteration) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
         let Some(outcome) = connection.extras.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
@@ -157,13 +162,13 @@ impl Tcp {
             Some(member) => self.connect_to_member(index, Some(member), turn),
             None => {
                 connection.pool.iter().for_each(|it| it.count_no_member());
-                self.refuse(index, Refusal::NoMember, turn);
+                self.refuse(index, RefusalReason::NoMember, turn);
             }
         }
     }
 
     /// A client has waited for a while.
-    pub(super) fn poll_queue(&mut self, index: u32, turn: &mut Turn) {
+    pub(super) fn poll_queue(&mut self, index: u32, turn: &mut LoopIteration) {
         let token = self.token_of(index, Side::Client);
         let Some(Connection { extras: Some(extras), active_at, .. }) = self.connections.get_mut(index) else {
             return;
@@ -173,7 +178,7 @@ impl Tcp {
             return self.on_queue_result(token, turn);
         }
         if extras.waits_until <= turn.now {
-            return self.refuse(index, Refusal::Connections, turn);
+            return self.refuse(index, RefusalReason::Connections, turn);
         }
         *active_at = turn.now;
         waiting.poll(turn.now);
@@ -181,7 +186,7 @@ impl Tcp {
     }
 
     /// An event of a socket that was connecting.
-    pub(super) fn connected(&mut self, index: u32, event: Event, turn: &mut Turn) {
+    pub(super) fn connected(&mut self, index: u32, event: Event, turn: &mut LoopIteration) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(member) = &connection.member else { return };
         if event.failed() || event.hung_up() {
@@ -199,7 +204,7 @@ impl Tcp {
             pool.record_latency(
                 turn.number_of_worker(),
                 connection.target.as_deref(),
-                Span::Connect,
+                LatencyKind::Connect,
                 connection.connecting,
             );
         }
@@ -210,12 +215,12 @@ impl Tcp {
     }
 
     /// The member did not take the connection: nothing was sent to it, so another may.
-    pub(super) fn unreachable(&mut self, index: u32, reason: &str, turn: &mut Turn) {
+    pub(super) fn unreachable(&mut self, index: u32, reason: &str, turn: &mut LoopIteration) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.own_socket = None;
         connection.member = None;
         if let (Some(member), Some(pool)) = (connection.target.take(), connection.pool.clone()) {
-            member.disengage();
+            member.end_connection();
             note_failure(&connection.listener, &pool, &member, reason, turn.now);
             member.retries.fetch_add(1, Relaxed);
             connection.extras().tried.push(member);

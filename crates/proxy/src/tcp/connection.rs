@@ -7,11 +7,11 @@ use std::{
 };
 
 use crate::{
-    latency::Started,
+    latency::Stopwatch,
     own_sockets::OwnSocket,
-    running::{RunningListener, RunningMember, RunningPool, Waiting},
+    running::{QueuedClient, RunningListener, RunningMember, RunningPool},
     sys::{Event, Pipe},
-    worker::Link,
+    worker::TimerLink,
 };
 
 pub(super) struct Connection {
@@ -26,15 +26,15 @@ pub(super) struct Connection {
     pub(super) unfinished: bool,
     /// The member has sent something.
     pub(super) answered: bool,
-    pub(super) link: Link,
+    pub(super) link: TimerLink,
     /// When the wheel looks at it.
     pub(super) due: u64,
     /// When its present phase began, or bytes last moved.
     pub(super) active_at: u64,
     pub(super) began: u64,
     /// When the client came, and when the connection to the member was begun, where that is measured.
-    pub(super) came: Started,
-    pub(super) connecting: Started,
+    pub(super) came: Stopwatch,
+    pub(super) connecting: Stopwatch,
     /// Bytes since the counters of listener and member were last updated.
     bytes_in: u64,
     bytes_out: u64,
@@ -56,7 +56,7 @@ pub(super) struct Connection {
 #[derive(Default)]
 pub(super) struct ConnectionExtras {
     /// Its place in the queue of its pool.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<QueuedClient>,
     /// Until when it waits, in all attempts together; 0: it has not waited yet.
     pub(super) waits_until: u64,
     /// Members that did not take it.
@@ -110,15 +110,15 @@ pub(super) struct Socket {
     pub(super) at_end: bool,
     /// The other's end was passed on to it.
     pub(super) fin_sent: bool,
-    pub(super) delay: Delay,
-    pub(super) flow: Flow,
+    pub(super) delay: NoDelayState,
+    pub(super) flow: TransferMode,
     pub(super) pending: PendingData,
 }
 
 /// Whether the kernel may hold back small writes to join them. Accepted sockets inherit that it may not. For the
 /// others the call is put off until it matters: nothing is held back while nothing is unacknowledged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delay {
+pub(super) enum NoDelayState {
     Never,
     NothingSentYet,
     Possible,
@@ -126,20 +126,20 @@ pub(super) enum Delay {
 
 /// How much comes from an end at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum TransferMode {
     Small,
     /// It goes through a pipe, until that was not worth its calls so many times in a row.
     Bulk(u8),
 }
 
-impl Flow {
+impl TransferMode {
     /// After a read that was large. Bulk comes in portions: a small one does not mean that it is over.
-    pub(super) const LARGE: Flow = Flow::Bulk(4);
+    pub(super) const LARGE: TransferMode = TransferMode::Bulk(4);
 
-    pub(super) fn after_small(self) -> Flow {
+    pub(super) fn after_small(self) -> TransferMode {
         match self {
-            Flow::Small | Flow::Bulk(0..=1) => Flow::Small,
-            Flow::Bulk(patience) => Flow::Bulk(patience.saturating_sub(1)),
+            TransferMode::Small | TransferMode::Bulk(0..=1) => TransferMode::Small,
+            TransferMode::Bulk(patience) => TransferMode::Bulk(patience.saturating_sub(1)),
         }
     }
 }
@@ -151,7 +151,7 @@ pub(super) enum PendingData {
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, delay: Delay) -> Socket {
+    pub(super) fn new(fd: OwnedFd, delay: NoDelayState) -> Socket {
         Socket {
             fd,
             readable: false,
@@ -161,7 +161,7 @@ impl Socket {
             at_end: false,
             fin_sent: false,
             delay,
-            flow: Flow::Small,
+            flow: TransferMode::Small,
             pending: PendingData::Nothing,
         }
     }
@@ -219,17 +219,17 @@ impl Connection {
         Connection {
             own_socket: None,
             passes,
-            client: Socket::new(fd, Delay::Never),
+            client: Socket::new(fd, NoDelayState::Never),
             member: None,
             phase: Phase::Header,
             unfinished: false,
             answered: false,
-            link: Link::default(),
+            link: TimerLink::default(),
             due: u64::MAX,
             active_at: now,
             began: now,
-            came: Started::NEVER,
-            connecting: Started::NEVER,
+            came: Stopwatch::NEVER,
+            connecting: Stopwatch::NEVER,
             bytes_in: 0,
             bytes_out: 0,
             reported_in: 0,
@@ -256,7 +256,7 @@ impl Connection {
     pub(super) fn deadline(&self) -> u64 {
         if let Phase::Queued = self.phase {
             let until = self.extras.as_ref().map_or(0, |it| it.waits_until);
-            return until.min(self.active_at.saturating_add(Waiting::poll_interval()));
+            return until.min(self.active_at.saturating_add(QueuedClient::poll_interval()));
         }
         let config = self.listener.config();
         let timeouts = &config.listener.timeouts;
@@ -286,12 +286,12 @@ impl Connection {
             Side::Member => self.bytes_out = self.bytes_out.saturating_add(bytes),
         }
         if now >= self.reported_at.saturating_add(TELL_EVERY) {
-            self.tell_bytes(now);
+            self.report_bytes(now);
         }
     }
 
     /// The counters are shared by all workers: they are not touched for every few bytes.
-    pub(super) fn tell_bytes(&mut self, now: u64) {
+    pub(super) fn report_bytes(&mut self, now: u64) {
         self.reported_at = now;
         let (bytes_in, bytes_out) = (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.bytes_out));
         self.reported_in = self.reported_in.saturating_add(bytes_in);
@@ -314,7 +314,7 @@ impl Drop for Connection {
         self.own_socket = None;
         self.member = None;
         if let Some(member) = &self.target {
-            member.disengage();
+            member.end_connection();
         }
         self.listener.leave();
     }

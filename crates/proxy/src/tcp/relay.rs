@@ -4,9 +4,9 @@ use std::{io, os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 use super::{
     Tcp,
-    connection::{Connection, Delay, Flow, PendingData, Phase, Side, Socket},
+    connection::{Connection, NoDelayState, PendingData, Phase, Side, Socket, TransferMode},
 };
-use crate::{access::Ending, latency::Span, pipes::Pipes, sys, worker::Turn};
+use crate::{access::ConnectionEnd, latency::LatencyKind, pipes::Pipes, sys, worker::LoopIteration};
 
 /// Reads of one connection in one turn, so that the others get theirs.
 const READS: usize = 16;
@@ -23,11 +23,11 @@ const WORTH_A_PIPE: usize = 16 * 1024;
 
 impl Tcp {
     /// Moves what can be moved, beginning with what `side` sent.
-    pub(super) fn relay(&mut self, index: u32, side: Side, turn: &mut Turn) {
+    pub(super) fn relay(&mut self, index: u32, side: Side, turn: &mut LoopIteration) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Connection { client, member: Some(member), phase: Phase::Open, .. } = connection else { return };
         let pipes = &mut self.pipes;
-        let piece = if turn.is_contended() { Piece::BESIDE_OTHERS } else { Piece::ALONE };
+        let piece = if turn.is_contended() { RelayQuantum::BESIDE_OTHERS } else { RelayQuantum::ALONE };
         let mut shovel = |side: Side| match side {
             Side::Client => shovel(client, member, &mut turn.buffer, pipes, piece),
             Side::Member => shovel(member, client, &mut turn.buffer, pipes, piece),
@@ -45,7 +45,12 @@ impl Tcp {
                 if from == Side::Member && !connection.answered {
                     connection.answered = true;
                     if let Some(pool) = &connection.pool {
-                        pool.record_latency(turn.number_of_worker(), None, Span::FirstByte, connection.came);
+                        pool.record_latency(
+                            turn.number_of_worker(),
+                            None,
+                            LatencyKind::FirstByte,
+                            connection.came,
+                        );
                     }
                     connection.target.iter().for_each(|member| member.served());
                 }
@@ -53,8 +58,8 @@ impl Tcp {
             }
             match result {
                 Ok(unfinished) => more |= unfinished,
-                Err(Broken::Source) => broken = broken.or(Some(from)),
-                Err(Broken::Sink) => broken = broken.or(Some(from.other())),
+                Err(RelayFault::Source) => broken = broken.or(Some(from)),
+                Err(RelayFault::Sink) => broken = broken.or(Some(from.other())),
             }
         }
         if let Some(side) = broken {
@@ -65,7 +70,7 @@ impl Tcp {
         if client.is_done() && member.is_done() {
             // Whose end was passed on came first; if both came at once, whoever the event was of.
             let is_client = member.fin_sent || (!client.fin_sent && side == Side::Client);
-            let ending = if is_client { Ending::Client } else { Ending::Member };
+            let ending = if is_client { ConnectionEnd::Client } else { ConnectionEnd::Member };
             // Some have nothing to say and are well all the same.
             connection.target.iter().for_each(|member| member.served());
             return self.end(index, ending, turn);
@@ -84,7 +89,7 @@ impl Tcp {
     }
 
     /// One side failed: the other is told by a reset.
-    pub(super) fn broken(&mut self, index: u32, generation: u32, side: Side, turn: &mut Turn) {
+    pub(super) fn broken(&mut self, index: u32, generation: u32, side: Side, turn: &mut LoopIteration) {
         let Some(connection) = self.connections.of_generation(index, generation) else { return };
         if side == Side::Member
             && let (Some(member), Some(pool)) = (&connection.target, &connection.pool)
@@ -94,7 +99,11 @@ impl Tcp {
                 pool.failed(member, "reset before an answer", turn.now);
             }
         }
-        self.end(index, if side == Side::Client { Ending::ClientReset } else { Ending::MemberReset }, turn);
+        self.end(
+            index,
+            if side == Side::Client { ConnectionEnd::ClientReset } else { ConnectionEnd::MemberReset },
+            turn,
+        );
     }
 }
 
@@ -109,24 +118,24 @@ impl Side {
 
 /// What one connection may move before others have their turn.
 #[derive(Clone, Copy)]
-struct Piece {
+struct RelayQuantum {
     reads: usize,
     /// Bytes of one read.
     most: usize,
 }
 
-impl Piece {
-    const ALONE: Piece = Piece { reads: READS, most: usize::MAX };
-    const BESIDE_OTHERS: Piece = Piece { reads: READS_BESIDE_OTHERS, most: READ_BESIDE_OTHERS };
+impl RelayQuantum {
+    const ALONE: RelayQuantum = RelayQuantum { reads: READS, most: usize::MAX };
+    const BESIDE_OTHERS: RelayQuantum = RelayQuantum { reads: READS_BESIDE_OTHERS, most: READ_BESIDE_OTHERS };
 }
 
 struct RelayResult {
     bytes: u64,
     /// `Ok(true)`: there may be more, but it has been enough for now.
-    result: Result<bool, Broken>,
+    result: Result<bool, RelayFault>,
 }
 
-enum Broken {
+enum RelayFault {
     Source,
     Sink,
 }
@@ -145,7 +154,7 @@ fn shovel(
     to: &mut Socket,
     buffer: &mut [u8],
     pipes: &mut Pipes,
-    piece: Piece,
+    piece: RelayQuantum,
 ) -> RelayResult {
     let mut bytes = 0;
     let result = (|| {
@@ -156,7 +165,7 @@ fn shovel(
             if from.at_end || !from.readable || !to.writable {
                 break;
             }
-            let moved = if from.flow != Flow::Small {
+            let moved = if from.flow != TransferMode::Small {
                 suck(from, pipes, piece.most)?
             } else {
                 copy(from, to, buffer)?
@@ -175,14 +184,14 @@ fn shovel(
 }
 
 /// Writes what is pending. `false`: not all of it could be.
-fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool, Broken> {
+fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool, RelayFault> {
     match &mut from.pending {
         PendingData::Nothing => return Ok(true),
         PendingData::Bytes { bytes, from: start } => {
             if !to.writable {
                 return Ok(false);
             }
-            let written = write(to, bytes.get(*start..).ok_or(Broken::Source)?)?;
+            let written = write(to, bytes.get(*start..).ok_or(RelayFault::Source)?)?;
             *start = start.saturating_add(written);
             if *start < bytes.len() {
                 return Ok(false);
@@ -195,13 +204,13 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
                 }
                 stop_delaying(to);
                 match pipe.empty_into(to.fd.as_fd()) {
-                    Ok(0) => return Err(Broken::Sink),
+                    Ok(0) => return Err(RelayFault::Sink),
                     Ok(_) => {}
                     Err(error) if sys::would_block(&error) => to.writable = false,
-                    Err(_) => return Err(Broken::Sink),
+                    Err(_) => return Err(RelayFault::Sink),
                 }
             }
-            if from.flow != Flow::Small {
+            if from.flow != TransferMode::Small {
                 return Ok(true);
             }
         }
@@ -214,38 +223,38 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
 }
 
 /// Reads into the worker's buffer and writes from there; what cannot be written is kept.
-fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, Broken> {
+fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, RelayFault> {
     let read = match sys::receive(from.fd.as_fd(), buffer) {
         Ok(read) => read,
         Err(error) if sys::would_block(&error) => {
             from.readable = false;
             return Ok(0);
         }
-        Err(_) => return Err(Broken::Source),
+        Err(_) => return Err(RelayFault::Source),
     };
     if read == 0 || (read < buffer.len() && !from.urgent) {
         // The socket is empty: an edge will tell of more. If the peer's end was announced, it is what comes next.
         from.readable = false;
         from.at_end = read == 0 || from.peer_finished;
     } else if read == buffer.len() {
-        from.flow = Flow::LARGE;
+        from.flow = TransferMode::LARGE;
     }
-    let bytes = buffer.get(..read).ok_or(Broken::Source)?;
+    let bytes = buffer.get(..read).ok_or(RelayFault::Source)?;
     let written = if read > 0 { write(to, bytes)? } else { 0 };
     if written < read {
         from.pending =
-            PendingData::Bytes { bytes: bytes.get(written..).ok_or(Broken::Source)?.into(), from: 0 };
+            PendingData::Bytes { bytes: bytes.get(written..).ok_or(RelayFault::Source)?.into(), from: 0 };
     }
     Ok(read)
 }
 
 /// Reads into a pipe, from which [`deliver`] writes.
-fn suck(from: &mut Socket, pipes: &mut Pipes, most: usize) -> Result<usize, Broken> {
+fn suck(from: &mut Socket, pipes: &mut Pipes, most: usize) -> Result<usize, RelayFault> {
     if matches!(from.pending, PendingData::Nothing) {
         match pipes.borrow() {
             Some(pipe) => from.pending = PendingData::Pipe(pipe),
             None => {
-                from.flow = Flow::Small;
+                from.flow = TransferMode::Small;
                 return Ok(0);
             }
         }
@@ -258,23 +267,23 @@ fn suck(from: &mut Socket, pipes: &mut Pipes, most: usize) -> Result<usize, Brok
             Ok(0)
         }
         Ok(read) => {
-            from.flow = if read < WORTH_A_PIPE { from.flow.after_small() } else { Flow::LARGE };
+            from.flow = if read < WORTH_A_PIPE { from.flow.after_small() } else { TransferMode::LARGE };
             Ok(read)
         }
         Err(error) if sys::would_block(&error) => {
             from.readable = false;
             Ok(0)
         }
-        Err(_) => Err(Broken::Source),
+        Err(_) => Err(RelayFault::Source),
     }
 }
 
-fn write(to: &mut Socket, bytes: &[u8]) -> Result<usize, Broken> {
-    if to.delay == Delay::Possible || bytes.len() > ONE_SEGMENT {
+fn write(to: &mut Socket, bytes: &[u8]) -> Result<usize, RelayFault> {
+    if to.delay == NoDelayState::Possible || bytes.len() > ONE_SEGMENT {
         stop_delaying(to);
     }
-    if to.delay == Delay::NothingSentYet {
-        to.delay = Delay::Possible;
+    if to.delay == NoDelayState::NothingSentYet {
+        to.delay = NoDelayState::Possible;
     }
     match sys::send(to.fd.as_fd(), bytes) {
         Ok(written) => {
@@ -286,13 +295,13 @@ fn write(to: &mut Socket, bytes: &[u8]) -> Result<usize, Broken> {
             Ok(0)
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        Err(_) => Err(Broken::Sink),
+        Err(_) => Err(RelayFault::Sink),
     }
 }
 
 fn stop_delaying(to: &mut Socket) {
-    if to.delay != Delay::Never {
-        to.delay = Delay::Never;
+    if to.delay != NoDelayState::Never {
+        to.delay = NoDelayState::Never;
         // Without it small writes may be late, not lost.
         let _ = sys::set_no_delay(to.fd.as_fd());
     }

@@ -13,15 +13,15 @@ use seaway_testkit::balancing;
 use super::*;
 use crate::{
     memory::MemoryBudget,
+    proxy_state::ProxyState,
     running,
-    shared::Shared,
     sys::{Epoll, Events},
 };
 
 /// A worker without a thread, and the member of all its load balancers.
-struct ByHand {
+struct ManualWorker {
     tcp: Tcp,
-    turn: Turn,
+    turn: LoopIteration,
     events: Events,
     member: TcpListener,
 }
@@ -31,20 +31,20 @@ const MANY: usize = 200;
 /// As many as the kernel has wait at a listening socket.
 const NEWCOMERS: usize = 100;
 
-impl ByHand {
-    fn new() -> ByHand {
-        ByHand::with(Shared::new(Vec::new()))
+impl ManualWorker {
+    fn new() -> ManualWorker {
+        ManualWorker::with(ProxyState::new(Vec::new()))
     }
 
-    fn with(shared: Shared) -> ByHand {
+    fn with(shared: ProxyState) -> ManualWorker {
         let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         member.set_nonblocking(true).unwrap();
         // Whoever is accepted inherits it, and takes more than a piece.
         socket2::SockRef::from(&member).set_recv_buffer_size(4 << 20).unwrap();
         let epoll = Arc::new(Epoll::new().unwrap());
         let buffer = vec![0; 64 << 10].into_boxed_slice();
-        let turn = Turn::new(0, epoll, buffer, Arc::new(shared));
-        ByHand { tcp: Tcp::new(0), turn, events: Events::with_room_for(2 * MANY), member }
+        let turn = LoopIteration::new(0, epoll, buffer, Arc::new(shared));
+        ManualWorker { tcp: Tcp::new(0), turn, events: Events::with_room_for(2 * MANY), member }
     }
 
     /// A load balancer of that namespace.
@@ -63,7 +63,7 @@ impl ByHand {
             registry.entry(key.clone()).or_default().listener_config(&key, listener.clone(), None)
         };
         let running = Arc::new(RunningListener::new(key, at, listener.id(), config));
-        self.tcp.command(&Command::Open(running, Arc::new(socket.into())), &mut self.turn);
+        self.tcp.command(&WorkerCommand::Open(running, Arc::new(socket.into())), &mut self.turn);
         at
     }
 
@@ -94,7 +94,7 @@ impl ByHand {
     }
 
     /// Turns until that is so, and nothing is left to do.
-    fn until<T>(&mut self, what: &str, mut is_so: impl FnMut(&mut ByHand) -> Option<T>) -> T {
+    fn until<T>(&mut self, what: &str, mut is_so: impl FnMut(&mut ManualWorker) -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             let events = self.turn();
@@ -115,7 +115,7 @@ fn has_something(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn a_tenant_with_hundreds_of_busy_connections_delays_that_of_another_by_a_few() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let (greedy, modest) = (hand.open("greedy"), hand.open("modest"));
     let mut many: Vec<_> = (0..MANY).map(|_| hand.connected(greedy)).collect();
     let mut one = hand.connected(modest);
@@ -141,7 +141,7 @@ fn a_tenant_with_hundreds_of_busy_connections_delays_that_of_another_by_a_few() 
 
 #[test]
 fn a_tenant_with_hundreds_of_newcomers_delays_that_of_another_by_a_few() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let (greedy, modest) = (hand.open("greedy"), hand.open("modest"));
     // Both are known to have something to do, which is when it matters who is first.
     let mut busy: Vec<_> = (0..16).map(|_| hand.connected(greedy)).collect();
@@ -172,7 +172,7 @@ fn taken(stream: &mut TcpStream) -> usize {
 
 /// What goes on of much that one sends at once: in the turn in which the first of it does, and in all.
 fn moved(busy: usize) -> (usize, usize, usize) {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let (greedy, modest) = (hand.open("greedy"), hand.open("modest"));
     let mut others: Vec<_> = (0..busy).map(|_| hand.connected(modest)).collect();
     let (mut client, mut member) = hand.connected(greedy);
@@ -215,9 +215,9 @@ fn while_the_control_group_is_nearly_full_connections_go_on_and_newcomers_are_re
     write("memory.max", "1000");
     write("memory.stat", "inactive_file 0\nactive_file 0\n");
     write("memory.current", "920");
-    let mut shared = Shared::new(Vec::new());
+    let mut shared = ProxyState::new(Vec::new());
     shared.memory = Arc::new(MemoryBudget::of_group(folder.path()));
-    let mut hand = ByHand::with(shared);
+    let mut hand = ManualWorker::with(shared);
     let at = hand.open("web");
     let mut before = hand.connected(at);
     hand.turn.shared.memory.look_at_groups(1_000);

@@ -18,45 +18,45 @@ use seaway_model::{
     load_balancer::{ClientAuth, HostPattern, HostTls, TlsByName, TlsProfile},
 };
 
-use super::{CertificateSlot, Keys, ListenerTlsError, MOST_TICKETS, Names, Tickets};
+use super::{CertificateSlot, CertificatesBySni, ListenerTlsError, LoadedCertificate, MOST_TICKETS, Tickets};
 
 /// One way to shake hands.
-pub(crate) struct Handshake {
+pub(crate) struct ServerTlsConfig {
     pub(crate) config: Arc<ServerConfig>,
     /// Where a certificate is asked for.
-    clients: Option<Clients>,
+    clients: Option<ClientAuthConfig>,
 }
 
 /// By which authorities a client was asked for a certificate, as they were then.
-pub(crate) struct AskedBy {
+pub(crate) struct RequestedClientAuth {
     object: ObjectRef,
     slot: Arc<CertificateSlot>,
-    authorities: Arc<Keys>,
+    authorities: Arc<LoadedCertificate>,
 }
 
 #[derive(Clone)]
-struct Clients {
+struct ClientAuthConfig {
     auth: ClientAuth,
     slot: Arc<CertificateSlot>,
-    authorities: Arc<Keys>,
+    authorities: Arc<LoadedCertificate>,
     verifier: Arc<dyn ClientCertVerifier>,
     /// Who has shown no certificate elsewhere, or one that nobody vouches for any more, does not come in by a ticket.
     tickets: Option<Arc<Tickets>>,
 }
 
 /// `None`: no handshake succeeds there.
-type ByName = HashMap<Name, Option<Arc<Handshake>>>;
+type ByName = HashMap<Name, Option<Arc<ServerTlsConfig>>>;
 
 /// By host name, where that is not as for all.
 #[derive(Default)]
-pub(super) struct Hosts {
+pub(super) struct TlsConfigsByHost {
     exact: ByName,
     /// By what follows `*.`.
     under: ByName,
-    known: BTreeMap<HostTls, Option<Arc<Handshake>>>,
+    known: BTreeMap<HostTls, Option<Arc<ServerTlsConfig>>>,
 }
 
-impl AskedBy {
+impl RequestedClientAuth {
     /// Whether these are the authorities of that Secret, as they are now: a certificate of one that was removed from it is worth
     /// nothing any more, however long its connection lasts.
     pub(crate) fn is(&self, object: &ObjectRef) -> bool {
@@ -69,16 +69,16 @@ impl AskedBy {
     }
 }
 
-impl Handshake {
+impl ServerTlsConfig {
     /// `before`: one that asked for the same. Its sessions are resumed as long as the same authorities vouch for clients.
     pub(super) fn new(
         (clients, profile): (Option<&ClientAuth>, TlsProfile),
-        names: &Arc<Names>,
+        names: &Arc<CertificatesBySni>,
         protocols: &[&[u8]],
         tickets: Option<&Arc<Tickets>>,
-        before: Option<&Handshake>,
+        before: Option<&ServerTlsConfig>,
         slot: &mut impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
-    ) -> Result<Handshake, ListenerTlsError> {
+    ) -> Result<ServerTlsConfig, ListenerTlsError> {
         let versions: &[&SupportedProtocolVersion] = match profile {
             TlsProfile::Modern => &[&TLS13],
             TlsProfile::Intermediate => &[&TLS13, &TLS12],
@@ -86,7 +86,7 @@ impl Handshake {
         let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
         let builder = builder.with_protocol_versions(versions).map_err(ListenerTlsError::Setup)?;
         let before = before.and_then(|it| it.clients.as_ref());
-        let clients = clients.map(|it| Clients::new(it, before, slot)).transpose()?;
+        let clients = clients.map(|it| ClientAuthConfig::new(it, before, slot)).transpose()?;
         let builder = match &clients {
             None => builder.with_no_client_auth(),
             Some(clients) => builder.with_client_cert_verifier(clients.verifier.clone()),
@@ -105,23 +105,23 @@ impl Handshake {
         } else {
             config.send_tls13_tickets = 0;
         }
-        Ok(Handshake { config: Arc::new(config), clients })
+        Ok(ServerTlsConfig { config: Arc::new(config), clients })
     }
 
     /// Who verified the client's certificate, if it showed one.
-    pub(crate) fn asks_by(&self) -> Option<AskedBy> {
-        let Clients { auth, slot, authorities, .. } = self.clients.as_ref()?;
+    pub(crate) fn asks_by(&self) -> Option<RequestedClientAuth> {
+        let ClientAuthConfig { auth, slot, authorities, .. } = self.clients.as_ref()?;
         let object = auth.authorities.clone();
-        Some(AskedBy { object, slot: slot.clone(), authorities: authorities.clone() })
+        Some(RequestedClientAuth { object, slot: slot.clone(), authorities: authorities.clone() })
     }
 }
 
-impl Clients {
+impl ClientAuthConfig {
     fn new(
         auth: &ClientAuth,
-        before: Option<&Clients>,
+        before: Option<&ClientAuthConfig>,
         slot: &mut impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
-    ) -> Result<Clients, ListenerTlsError> {
+    ) -> Result<ClientAuthConfig, ListenerTlsError> {
         let slot = slot(&auth.authorities);
         let authorities = slot.keys().ok_or(ListenerTlsError::NoAuthorities)?;
         if let Some(before) = before
@@ -136,20 +136,20 @@ impl Clients {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = if auth.required { verifier } else { verifier.allow_unauthenticated() };
         let verifier = verifier.build().map_err(ListenerTlsError::Authorities)?;
-        Ok(Clients { auth: auth.clone(), slot, authorities, verifier, tickets: Tickets::new() })
+        Ok(ClientAuthConfig { auth: auth.clone(), slot, authorities, verifier, tickets: Tickets::new() })
     }
 }
 
-impl Hosts {
+impl TlsConfigsByHost {
     pub(super) fn new(
         tls: &TlsByName,
-        before: Option<&Hosts>,
-        mut handshake: impl FnMut(&HostTls, Option<&Handshake>) -> Result<Handshake, ListenerTlsError>,
-    ) -> Option<Hosts> {
+        before: Option<&TlsConfigsByHost>,
+        mut handshake: impl FnMut(&HostTls, Option<&ServerTlsConfig>) -> Result<ServerTlsConfig, ListenerTlsError>,
+    ) -> Option<TlsConfigsByHost> {
         if tls.hosts.is_empty() {
             return None;
         }
-        let mut hosts = Hosts::default();
+        let mut hosts = TlsConfigsByHost::default();
         for (pattern, asked) in &tls.hosts {
             let known = before.and_then(|it| it.known.get(asked)?.as_deref());
             let its = hosts.known.entry(asked.clone()).or_insert_with(|| {
@@ -167,7 +167,7 @@ impl Hosts {
     }
 
     /// For a name in lower case: exact, then by the longest end. `None`: it is as for all.
-    pub(super) fn of(&self, name: &str) -> Option<&Option<Arc<Handshake>>> {
+    pub(super) fn of(&self, name: &str) -> Option<&Option<Arc<ServerTlsConfig>>> {
         let ends = std::iter::successors(Some(name), |name| Some(name.split_once('.')?.1)).skip(1);
         self.exact.get(name).or_else(|| ends.into_iter().find_map(|end| self.under.get(end)))
     }

@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 
 /// Of one object.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(crate) struct LoadedCertificate {
     /// What they were read from.
     pub(crate) source: Arc<Certificate>,
     /// Who only vouches for others has none.
@@ -47,12 +47,12 @@ pub enum KeyError {
     Certificate(rustls::Error),
 }
 
-impl Keys {
-    pub(crate) fn read(certificate: &Arc<Certificate>) -> Result<Keys, KeyError> {
+impl LoadedCertificate {
+    pub(crate) fn read(certificate: &Arc<Certificate>) -> Result<LoadedCertificate, KeyError> {
         let source = certificate.clone();
         if certificate.chain.is_empty() && !certificate.authorities.is_empty() {
             certificates(&certificate.authorities)?;
-            return Ok(Keys { source, certified: None });
+            return Ok(LoadedCertificate { source, certified: None });
         }
         let chain = certificates(&certificate.chain)?;
         let pem = certificate.key.expose_secret();
@@ -69,7 +69,7 @@ impl Keys {
             Err(error) => return Err(KeyError::Certificate(error)),
         }
         certified.ocsp = certificate.staple.as_ref().map(|staple| staple.to_vec());
-        Ok(Keys { source, certified: Some(Arc::new(certified)) })
+        Ok(LoadedCertificate { source, certified: Some(Arc::new(certified)) })
     }
 
     /// Those who vouch for others.
@@ -108,5 +108,5 @@ pub fn look_at_authorities(pem: &str) -> Result<(), KeyError> {
 
 /// Whether a certificate can be used, for those who only look.
 pub fn look_at(certificate: &Arc<Certificate>) -> Result<(), KeyError> {
-    Keys::read(certificate).map(drop)
+    LoadedCertificate::read(certificate).map(drop)
 }

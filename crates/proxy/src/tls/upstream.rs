@@ -27,12 +27,12 @@ pub(crate) struct UpstreamTls {
     config: Arc<ClientConfig>,
 }
 
-type Known = HashMap<(Arc<BackendTls>, BackendProtocol), Weak<UpstreamTls>>;
+type UpstreamTlsCache = HashMap<(Arc<BackendTls>, BackendProtocol), Weak<UpstreamTls>>;
 
 impl UpstreamTls {
     /// The same for all who want the same: sessions are resumed whoever asks.
     pub(crate) fn of(tls: &Arc<BackendTls>, protocol: BackendProtocol) -> Arc<UpstreamTls> {
-        static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+        static KNOWN: LazyLock<Mutex<UpstreamTlsCache>> = LazyLock::new(Mutex::default);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (tls.clone(), protocol);
         if let Some(upstream_tls) = known.get(&key).and_then(Weak::upgrade) {
@@ -58,7 +58,7 @@ fn config(tls: &BackendTls, protocol: BackendProtocol) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().expect("the provider knows TLS 1.2 and 1.3");
     let verifier: Arc<dyn ServerCertVerifier> = match &tls.trust {
-        Trust::InsecureSkipVerify => Arc::new(WithoutAuthorities { believes: Believed::Anybody, provider }),
+        Trust::InsecureSkipVerify => Arc::new(NoRootsVerifier { believes: AcceptPolicy::Anybody, provider }),
         Trust::CaBundle(pem) => trusting(pem_roots(pem), provider),
         Trust::SystemRoots => trusting(machine_roots(), provider),
     };
@@ -77,7 +77,7 @@ fn trusting(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Arc<dyn
         Ok(verifier) => verifier,
         Err(error) => {
             tracing::warn!(%error, "no usable CA certificate: all TLS connections to these members will fail");
-            Arc::new(WithoutAuthorities { believes: Believed::Nobody, provider })
+            Arc::new(NoRootsVerifier { believes: AcceptPolicy::Nobody, provider })
         }
     }
 }
@@ -104,19 +104,19 @@ fn machine_roots() -> Arc<RootCertStore> {
 
 /// Verifies no certificate: all are believed, as was asked for, or none is.
 #[derive(Debug)]
-struct WithoutAuthorities {
-    believes: Believed,
+struct NoRootsVerifier {
+    believes: AcceptPolicy,
     provider: Arc<CryptoProvider>,
 }
 
 #[derive(Debug)]
-enum Believed {
+enum AcceptPolicy {
     Anybody,
     /// Without authorities there is nobody to believe.
     Nobody,
 }
 
-impl ServerCertVerifier for WithoutAuthorities {
+impl ServerCertVerifier for NoRootsVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -126,8 +126,8 @@ impl ServerCertVerifier for WithoutAuthorities {
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.believes {
-            Believed::Anybody => Ok(ServerCertVerified::assertion()),
-            Believed::Nobody => Err(CertificateError::UnknownIssuer.into()),
+            AcceptPolicy::Anybody => Ok(ServerCertVerified::assertion()),
+            AcceptPolicy::Nobody => Err(CertificateError::UnknownIssuer.into()),
         }
     }
 

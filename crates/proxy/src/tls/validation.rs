@@ -28,28 +28,28 @@ const PROTOCOL: &[u8] = b"acme-tls/1";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How it is spoken with authorities: with no client certificates, no tickets, and no other protocol.
-pub(crate) struct Validations {
+pub(crate) struct TlsAlpnChallenges {
     pub(crate) config: Arc<ServerConfig>,
-    names: Arc<Names>,
+    names: Arc<ChallengeCertificates>,
 }
 
 #[derive(Debug)]
-struct Names(HashMap<Name, Arc<CertifiedKey>>);
+struct ChallengeCertificates(HashMap<Name, Arc<CertifiedKey>>);
 
-impl Validations {
-    pub(crate) fn new(tls: &TlsByName) -> Option<Validations> {
+impl TlsAlpnChallenges {
+    pub(crate) fn new(tls: &TlsByName) -> Option<TlsAlpnChallenges> {
         if tls.validations.is_empty() {
             return None;
         }
         let usable = tls.validations.iter().filter_map(|(name, it)| Some((name.clone(), key(it)?)));
-        let names = Arc::new(Names(usable.collect()));
+        let names = Arc::new(ChallengeCertificates(usable.collect()));
         let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().ok()?.with_no_client_auth();
         let mut config = builder.with_cert_resolver(names.clone());
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Some(Validations { config: Arc::new(config), names })
+        Some(TlsAlpnChallenges { config: Arc::new(config), names })
     }
 
     /// For exactly that name.
@@ -58,7 +58,7 @@ impl Validations {
     }
 }
 
-impl ResolvesServerCert for Names {
+impl ResolvesServerCert for ChallengeCertificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.get(hello.server_name()?).cloned()
     }
@@ -78,7 +78,7 @@ pub fn shows_validation(at: SocketAddr, host: &str, certificate: &Certificate) -
             CertificateDer::from_pem_slice(certificate.chain.as_bytes()).map_err(io::Error::other)?;
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-        let exactly = Arc::new(Exactly(expected));
+        let exactly = Arc::new(PinnedCertVerifier(expected));
         let mut config = builder.dangerous().with_custom_certificate_verifier(exactly).with_no_client_auth();
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
@@ -97,9 +97,9 @@ pub fn shows_validation(at: SocketAddr, host: &str, certificate: &Certificate) -
 
 /// Who has that certificate is who is asked: what it signs with is not looked at.
 #[derive(Debug)]
-struct Exactly(CertificateDer<'static>);
+struct PinnedCertVerifier(CertificateDer<'static>);
 
-impl ServerCertVerifier for Exactly {
+impl ServerCertVerifier for PinnedCertVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,

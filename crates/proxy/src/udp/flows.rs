@@ -58,7 +58,7 @@ fn spoke(tick: u64) -> usize {
 pub(super) struct Flows<T> {
     entries: Vec<Option<Entry<T>>>,
     free: Vec<u32>,
-    by_key: HashMap<FlowKey, u32, Secret>,
+    by_key: HashMap<FlowKey, u32, FlowHashSeed>,
     wheel: Vec<Vec<FlowId>>,
     /// The next tick to be looked at.
     tick: u64,
@@ -69,7 +69,7 @@ pub(super) struct Flows<T> {
 
 impl<T> Flows<T> {
     pub(super) fn new(now: u64) -> Flows<T> {
-        let secret = Secret::new();
+        let secret = FlowHashSeed::new();
         Flows {
             entries: Vec::new(),
             free: Vec::new(),
@@ -219,25 +219,25 @@ impl<T> Flows<T> {
 
 /// Clients choose their ports, and liars their addresses: where they fall must not be theirs to know.
 #[derive(Clone)]
-struct Secret(u64);
+struct FlowHashSeed(u64);
 
-impl Secret {
-    fn new() -> Secret {
-        Secret(RandomState::new().build_hasher().finish())
+impl FlowHashSeed {
+    fn new() -> FlowHashSeed {
+        FlowHashSeed(RandomState::new().build_hasher().finish())
     }
 }
 
-impl BuildHasher for Secret {
-    type Hasher = Fold;
+impl BuildHasher for FlowHashSeed {
+    type Hasher = FlowHasher;
 
-    fn build_hasher(&self) -> Fold {
-        Fold(self.0)
+    fn build_hasher(&self) -> FlowHasher {
+        FlowHasher(self.0)
     }
 }
 
-struct Fold(u64);
+struct FlowHasher(u64);
 
-impl Fold {
+impl FlowHasher {
     #[inline]
     fn fold(&mut self, word: u64) {
         let with = u128::from(0x9e37_79b9_7f4a_7c15_u64 ^ self.0.rotate_left(23) | 1);
@@ -247,7 +247,7 @@ impl Fold {
     }
 }
 
-impl Hasher for Fold {
+impl Hasher for FlowHasher {
     fn finish(&self) -> u64 {
         self.0
     }

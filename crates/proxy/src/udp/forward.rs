@@ -16,13 +16,13 @@ use super::{
     listening_socket,
 };
 use crate::{
-    access::Ending,
+    access::ConnectionEnd,
     hops::{self, MOST_HOPS},
     own_sockets::{MOST_PASSES, OwnSocket},
     reach::bind_as_client,
-    running::{Health, ListenerConfig, Refusal, RunningListener, RunningMember, RunningPool},
+    running::{Health, ListenerConfig, RefusalReason, RunningListener, RunningMember, RunningPool},
     sys::{self, Peer},
-    worker::{Kind, Token, Turn},
+    worker::{Kind, LoopIteration, Token},
 };
 
 pub(super) struct Flow {
@@ -54,7 +54,7 @@ pub(super) struct Flow {
     pub(super) sent: u64,
 }
 
-type Arrival<'a> = (Peer, &'a [u8], Option<u16>);
+type ReceivedDatagram<'a> = (Peer, &'a [u8], Option<u16>);
 
 impl Flow {
     /// It counts as one of its member until it [ends](Flow::end); its listener has let it in.
@@ -64,7 +64,7 @@ impl Flow {
         member: Arc<RunningMember>,
         socket: OwnedFd,
     ) -> Flow {
-        member.engage();
+        member.begin_connection();
         Flow {
             own_socket: None,
             passes: 0,
@@ -122,7 +122,7 @@ impl Flow {
     }
 
     pub(super) fn end(self) {
-        self.member.disengage();
+        self.member.end_connection();
         self.listener.leave();
     }
 
@@ -140,8 +140,8 @@ impl Udp {
         listening_socket: u32,
         listener: &Arc<RunningListener>,
         config: &ListenerConfig,
-        (peer, bytes, segment): Arrival<'_>,
-        turn: &mut Turn,
+        (peer, bytes, segment): ReceivedDatagram<'_>,
+        turn: &mut LoopIteration,
     ) {
         let key = FlowKey { peer, socket: listening_socket };
         let (slot, bytes) = match self.flows.find(&key) {
@@ -185,28 +185,28 @@ impl Udp {
         listener: &Arc<RunningListener>,
         config: &ListenerConfig,
         bytes: &'a [u8],
-        turn: &mut Turn,
-    ) -> Result<(u32, &'a [u8]), Refusal> {
+        turn: &mut LoopIteration,
+    ) -> Result<(u32, &'a [u8]), RefusalReason> {
         if !self.accepts {
-            return Err(Refusal::Resources);
+            return Err(RefusalReason::Resources);
         }
         let peer = key.peer.socket_addr();
         let trusted = config.trusts(peer.ip());
         let (client, destination, hops, bytes) =
             if trusted { origin(peer, listener.at, bytes)? } else { (peer, listener.at, 0, bytes) };
         if !config.admits(client.ip()) {
-            return Err(Refusal::Source);
+            return Err(RefusalReason::Source);
         }
         let passes = turn.shared.own_sockets.passes_of_flow(peer);
         if passes >= MOST_PASSES || hops > MOST_HOPS {
             turn.shared.report_loop(listener.at);
-            return Err(Refusal::Loop);
+            return Err(RefusalReason::Loop);
         }
         let number = self.flows.draw();
-        let pool = config.pool(|| number).ok_or(Refusal::NoMember)?;
+        let pool = config.pool(|| number).ok_or(RefusalReason::NoMember)?;
         match listener.enter(config, turn.now) {
             // It has its share: one of its own flows goes, if one can be found.
-            Err(Refusal::Resources) if self.make_room_at(&listener.key, turn) => {
+            Err(RefusalReason::Resources) if self.make_room_at(&listener.key, turn) => {
                 listener.enter_instead(config)?
             }
             entered => entered?,
@@ -255,27 +255,27 @@ impl Udp {
         listener: &Arc<RunningListener>,
         pool: &Arc<RunningPool>,
         (client, passes): (SocketAddr, u8),
-        turn: &mut Turn,
-    ) -> Result<(Arc<RunningMember>, MemberSocket), Refusal> {
+        turn: &mut LoopIteration,
+    ) -> Result<(Arc<RunningMember>, MemberSocket), RefusalReason> {
         let scarce = turn.shared.descriptors.are_scarce();
         if scarce {
             turn.shared.report_scarcity();
         }
         if turn.shared.memory.is_group_nearly_full() {
             turn.shared.memory.refused.fetch_add(1, Relaxed);
-            return Err(Refusal::Resources);
+            return Err(RefusalReason::Resources);
         }
         if (scarce || turn.shared.flows() >= MOST_FLOWS) && !self.make_room(turn) {
-            return Err(Refusal::Resources);
+            return Err(RefusalReason::Resources);
         }
         let live = pool.live();
         let now = turn.now;
         let member = pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned();
         let member = member.ok_or_else(|| match pool.member_limit() {
-            Some(_) => Refusal::Connections,
+            Some(_) => RefusalReason::Connections,
             None => {
                 pool.count_no_member();
-                Refusal::NoMember
+                RefusalReason::NoMember
             }
         })?;
         let seen = live.compiled.pool().transparent.then(|| client.ip());
@@ -283,7 +283,7 @@ impl Udp {
             Err(error) if is_want(&error) => {
                 turn.shared.out_of_descriptors(&error);
                 if !self.make_room(turn) {
-                    return Err(Refusal::Resources);
+                    return Err(RefusalReason::Resources);
                 }
                 // The place that was made is the one that the flow will have.
                 self.dial(&member, seen, (self.flows.next_id(), passes), turn)
@@ -292,19 +292,19 @@ impl Udp {
         };
         socket.map(|socket| (member.clone(), socket)).map_err(|error| {
             if is_want(&error) {
-                return Refusal::Resources;
+                return RefusalReason::Resources;
             }
             tracing::debug!(listener = %listener.at, member = %member.at, client = %key.peer.socket_addr(), %error,
                 "no connection to a member");
             member.connect_errors.fetch_add(1, Relaxed);
             listener.connect_errors.fetch_add(1, Relaxed);
             pool.failed(&member, "could not be reached", now);
-            Refusal::NoMember
+            RefusalReason::NoMember
         })
     }
 
     /// Moves a flow to a member that answers, if there is one.
-    fn relocate(&mut self, slot: u32, turn: &mut Turn) {
+    fn relocate(&mut self, slot: u32, turn: &mut LoopIteration) {
         let Some(entry) = self.flows.at(slot) else { return };
         // Among those that are all down none is better: only who must leaves.
         let must = std::mem::take(&mut entry.flow.moves);
@@ -321,8 +321,8 @@ impl Udp {
         let Ok(dialled) = self.dial(&member, seen, (id, passes), turn) else { return };
         let Some(entry) = self.flows.at(slot) else { return };
         entry.until = u64::MAX;
-        member.engage();
-        tried[0].disengage();
+        member.begin_connection();
+        tried[0].end_connection();
         tried[0].retries.fetch_add(1, Relaxed);
         entry.flow.listener.retries.fetch_add(1, Relaxed);
         entry.flow.member = member;
@@ -339,7 +339,7 @@ impl Udp {
         member: &RunningMember,
         client: Option<IpAddr>,
         (id, passes): (FlowId, u8),
-        turn: &Turn,
+        turn: &LoopIteration,
     ) -> io::Result<MemberSocket> {
         let socket = sys::datagram_socket(&member.address)?;
         if !turn.shared.descriptors.allow(socket.as_fd()) {
@@ -358,25 +358,25 @@ impl Udp {
     }
 
     /// Ends the flow that is missed least.
-    fn make_room(&mut self, turn: &mut Turn) -> bool {
+    fn make_room(&mut self, turn: &mut LoopIteration) -> bool {
         let Some(slot) = self.flows.dispensable(|_| true) else { return false };
         self.give_up(slot, turn);
         true
     }
 
     /// The same, of this load balancer alone.
-    fn make_room_at(&mut self, key: &LbKey, turn: &mut Turn) -> bool {
+    fn make_room_at(&mut self, key: &LbKey, turn: &mut LoopIteration) -> bool {
         let Some(slot) = self.flows.dispensable(|flow| flow.listener.key == *key) else { return false };
         self.give_up(slot, turn);
         true
     }
 
-    fn give_up(&mut self, slot: u32, turn: &mut Turn) {
+    fn give_up(&mut self, slot: u32, turn: &mut LoopIteration) {
         if let Some(entry) = self.flows.at(slot) {
-            entry.flow.listener.refuse(Refusal::Resources);
+            entry.flow.listener.refuse(RefusalReason::Resources);
             turn.shared.flows_evicted.fetch_add(1, Relaxed);
         }
-        self.end(slot, Some(Ending::Evicted), turn);
+        self.end(slot, Some(ConnectionEnd::Evicted), turn);
     }
 }
 
@@ -397,15 +397,15 @@ fn origin(
     peer: SocketAddr,
     here: SocketAddr,
     bytes: &[u8],
-) -> Result<(SocketAddr, SocketAddr, u8, &[u8]), Refusal> {
+) -> Result<(SocketAddr, SocketAddr, u8, &[u8]), RefusalReason> {
     match proxy::parse(bytes) {
         Parsed::Header(header) if header.version == Version::V2 => Ok((
             header.source().unwrap_or(peer),
             header.destination().unwrap_or(here),
             hops::received(&header).saturating_add(1),
-            bytes.get(header.length..).ok_or(Refusal::Header)?,
+            bytes.get(header.length..).ok_or(RefusalReason::Header)?,
         )),
-        Parsed::Header(_) | Parsed::Need(_) | Parsed::Invalid(_) => Err(Refusal::Header),
+        Parsed::Header(_) | Parsed::Need(_) | Parsed::Invalid(_) => Err(RefusalReason::Header),
     }
 }
 

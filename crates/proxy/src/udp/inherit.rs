@@ -5,12 +5,12 @@ use std::{io, os::fd::AsFd};
 use super::{DOOR, Udp, flows::FlowKey, forward::Flow};
 use crate::{
     takeover::{FlowRecord, TransferredFlow},
-    worker::{Kind, Token, Turn},
+    worker::{Kind, LoopIteration, Token},
 };
 
 impl Udp {
     /// Reads nothing from clients any more, and tells all flows. Replies still go through.
-    pub(super) fn freeze(&mut self, turn: &mut Turn) -> io::Result<Vec<TransferredFlow>> {
+    pub(super) fn freeze(&mut self, turn: &mut LoopIteration) -> io::Result<Vec<TransferredFlow>> {
         self.frozen = true;
         for index in self.listening.indexes() {
             let token = self.token(index);
@@ -38,13 +38,13 @@ impl Udp {
         flows.collect()
     }
 
-    pub(super) fn thaw(&mut self, turn: &mut Turn) {
+    pub(super) fn thaw(&mut self, turn: &mut LoopIteration) {
         self.frozen = false;
         self.resume_listeners(turn);
     }
 
     /// Closing our descriptors ends nothing: the successor has the same sockets, so epoll is told to forget them.
-    pub(super) fn relinquish(&mut self, turn: &mut Turn) {
+    pub(super) fn relinquish(&mut self, turn: &mut LoopIteration) {
         for (_, entry) in self.flows.iter_mut() {
             let _ = turn.epoll.forget(entry.flow.socket.as_fd());
         }
@@ -58,7 +58,7 @@ impl Udp {
     }
 
     /// Goes on with the flows that a predecessor had at this listening socket.
-    pub(super) fn inherit(&mut self, listening_socket: u32, turn: &mut Turn) {
+    pub(super) fn inherit(&mut self, listening_socket: u32, turn: &mut LoopIteration) {
         let Some(entry) = self.listening.get_mut(listening_socket) else { return };
         let (listener, cookie) = (entry.listener.clone(), entry.cookie);
         let config = listener.config();
@@ -94,7 +94,7 @@ impl Udp {
         }
     }
 
-    pub(super) fn resume_listeners(&mut self, turn: &mut Turn) {
+    pub(super) fn resume_listeners(&mut self, turn: &mut LoopIteration) {
         for index in self.listening.indexes() {
             let token = self.token(index);
             let Some(listening_socket) =

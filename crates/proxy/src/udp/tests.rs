@@ -13,15 +13,15 @@ use std::{
 
 use seaway_model::{
     LbKey, Pool,
-    load_balancer::{Passive, ProxyVersion},
+    load_balancer::{PassiveHealthCheck, ProxyVersion},
 };
 
 use self::rig::*;
 use super::*;
 use crate::{
     memory::MemoryBudget,
-    running::{Health, Refusal},
-    shared::Shared,
+    proxy_state::ProxyState,
+    running::{Health, RefusalReason},
     worker::Mailbox,
 };
 
@@ -106,7 +106,11 @@ fn a_dead_port_is_noticed_and_its_flow_moves() {
         dead.connect((ip, 9)).unwrap();
         let rig = Rig::new(1);
         let mut members = pool(&[alive.at, dead.local_addr().unwrap()]);
-        members.passive = Some(Passive { failures: 2, eject: Duration::from_secs(60), ..Passive::default() });
+        members.passive = Some(PassiveHealthCheck {
+            failures: 2,
+            eject: Duration::from_secs(60),
+            ..PassiveHealthCheck::default()
+        });
         rig.put(members);
         let listener = rig.open(ip, |_| {});
         for _ in 0..10 {
@@ -222,7 +226,7 @@ fn who_may_not_come_gets_nothing() {
         let open = rig.open(ip, |_| {});
         for closed in [closed, denied] {
             Client::of(closed.at).is_ignored(b"x", &Client::of(open.at));
-            assert_eq!((closed.refused(Refusal::Source), closed.active()), (1, 0));
+            assert_eq!((closed.refused(RefusalReason::Source), closed.active()), (1, 0));
         }
         assert_eq!(open.active(), 2);
     }
@@ -238,7 +242,7 @@ fn limits_refuse_newcomers_and_spare_those_who_are_in() {
     one.ask(b"x");
     two.ask(b"x");
     three.is_ignored(b"x", &one);
-    assert_eq!(listener.refused(Refusal::Connections), 1);
+    assert_eq!(listener.refused(RefusalReason::Connections), 1);
 }
 
 #[test]
@@ -288,7 +292,10 @@ fn a_trusted_proxy_must_say_who_the_client_is() {
         let client = Client::of(listener.at);
         client.is_ignored(b"no header", &witness);
         client.is_ignored(&says("198.51.100.7:1000"), &witness);
-        assert_eq!((listener.refused(Refusal::Header), listener.refused(Refusal::Source)), (1, 1));
+        assert_eq!(
+            (listener.refused(RefusalReason::Header), listener.refused(RefusalReason::Source)),
+            (1, 1)
+        );
         assert_eq!(client.ask(&says("192.0.2.7:1000")).1, b"payload");
         assert_eq!(client.ask(b"bare").1, b"bare");
         assert_eq!(client.ask(&says("192.0.2.7:1000")).1, b"payload", "a proxy that was started anew");
@@ -301,7 +308,7 @@ fn without_members_nobody_is_let_in() {
     rig.put(pool(&[]));
     let listener = rig.open(FAMILIES[0], |_| {});
     Client::of(listener.at).0.send(b"x").unwrap();
-    until("it is counted", || listener.refused(Refusal::NoMember) == 1);
+    until("it is counted", || listener.refused(RefusalReason::NoMember) == 1);
     assert_eq!(listener.active(), 0);
 }
 
@@ -316,7 +323,7 @@ fn a_closed_listener_ends_its_flows() {
         client.ask(b"x");
     }
     listener.close(sys::millis());
-    rig.shared.tell_all(&Command::Close(listener.clone()));
+    rig.shared.send_to_workers(&WorkerCommand::Close(listener.clone()));
     until("all flows end", || listener.active() == 0);
     assert_eq!(running.live().members[0].active(), 0);
     assert_eq!(rig.shared.flows(), 0);
@@ -368,7 +375,7 @@ fn a_flood_of_garbage_costs_no_more_than_agreed_and_spares_those_who_are_answere
     }
     until("all is dealt with", || listener.total.load(SeqCst) >= 20 + garbage);
     assert_eq!(listener.total.load(SeqCst), 20 + garbage, "nobody had to come anew");
-    assert!(listener.refused(Refusal::Resources) >= garbage - MOST_FLOWS as u64);
+    assert!(listener.refused(RefusalReason::Resources) >= garbage - MOST_FLOWS as u64);
 }
 
 #[test]
@@ -392,7 +399,7 @@ fn while_the_control_group_is_nearly_full_flows_go_on_and_newcomers_are_refused(
     });
     let refused = Client::of(listener.at);
     refused.0.send(b"x").unwrap();
-    until("it is refused", || listener.refused(Refusal::Resources) == 1);
+    until("it is refused", || listener.refused(RefusalReason::Resources) == 1);
     before.ask(b"z");
     assert_eq!(rig.shared.flows(), 1);
     write("memory.current", "100");

@@ -10,14 +10,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::Command;
+use super::WorkerCommand;
 use crate::sys::Waker;
 
 /// Fewer commands than this are nothing unusual, and obeyed one by one: who has connected to a listener that closes is served.
 const BEHIND: usize = 1024;
 
 pub(crate) struct Mailbox {
-    commands: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<WorkerCommand>>,
     waker: Waker,
 }
 
@@ -27,14 +27,14 @@ impl Mailbox {
     }
 
     /// The worker gets all of them at once.
-    pub(crate) fn post(&self, commands: impl IntoIterator<Item = Command>) {
+    pub(crate) fn post(&self, commands: impl IntoIterator<Item = WorkerCommand>) {
         let mut waiting = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.into_iter().for_each(|it| add(&mut waiting, it));
         drop(waiting);
         self.waker.wake();
     }
 
-    pub(crate) fn collect(&self) -> Vec<Command> {
+    pub(crate) fn collect(&self) -> Vec<WorkerCommand> {
         self.waker.clear();
         std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -48,23 +48,24 @@ impl Mailbox {
     }
 }
 
-fn add(commands: &mut Vec<Command>, command: Command) {
+fn add(commands: &mut Vec<WorkerCommand>, command: WorkerCommand) {
     match command {
         // The earliest counts, and it comes after all that it is for: see `Sweeps`.
-        Command::SweepAt(at) => {
-            let before = commands.iter().rposition(|it| matches!(it, Command::SweepAt(_)));
+        WorkerCommand::SweepAt(at) => {
+            let before = commands.iter().rposition(|it| matches!(it, WorkerCommand::SweepAt(_)));
             let earliest = match before.map(|before| commands.remove(before)) {
-                Some(Command::SweepAt(before)) => before.min(at),
+                Some(WorkerCommand::SweepAt(before)) => before.min(at),
                 _ => at,
             };
-            commands.push(Command::SweepAt(earliest));
+            commands.push(WorkerCommand::SweepAt(earliest));
         }
-        Command::Close(closed) if commands.len() >= BEHIND => {
+        WorkerCommand::Close(closed) if commands.len() >= BEHIND => {
             // All sockets of a listener come at once: either all of them wait here or none does.
             let all = commands.len();
-            commands.retain(|it| !matches!(it, Command::Open(opened, _) if Arc::ptr_eq(opened, &closed)));
+            commands
+                .retain(|it| !matches!(it, WorkerCommand::Open(opened, _) if Arc::ptr_eq(opened, &closed)));
             if commands.len() == all {
-                commands.push(Command::Close(closed));
+                commands.push(WorkerCommand::Close(closed));
             }
         }
         other => commands.push(other),
@@ -94,14 +95,17 @@ mod tests {
     fn sweeps_that_wait_are_one_and_come_after_what_they_are_for() {
         let mut commands = Vec::new();
         let (listener, socket) = listener();
-        add(&mut commands, Command::Open(listener.clone(), socket));
+        add(&mut commands, WorkerCommand::Open(listener.clone(), socket));
         for at in (500..10_500).rev() {
-            add(&mut commands, Command::SweepAt(at));
+            add(&mut commands, WorkerCommand::SweepAt(at));
         }
-        add(&mut commands, Command::Close(listener));
-        add(&mut commands, Command::SweepAt(9_000));
+        add(&mut commands, WorkerCommand::Close(listener));
+        add(&mut commands, WorkerCommand::SweepAt(9_000));
         assert!(
-            matches!(&commands[..], [Command::Open(..), Command::Close(_), Command::SweepAt(500)]),
+            matches!(
+                &commands[..],
+                [WorkerCommand::Open(..), WorkerCommand::Close(_), WorkerCommand::SweepAt(500)]
+            ),
             "{}",
             commands.len()
         );
@@ -111,24 +115,24 @@ mod tests {
     fn listeners_that_come_and_go_while_a_worker_hangs_leave_nothing_behind() {
         let mut commands = Vec::new();
         let kept = listener();
-        add(&mut commands, Command::Open(kept.0.clone(), kept.1));
+        add(&mut commands, WorkerCommand::Open(kept.0.clone(), kept.1));
         let (flapping, socket) = listener();
         for _ in 0..20 * BEHIND {
-            add(&mut commands, Command::Open(flapping.clone(), socket.clone()));
-            add(&mut commands, Command::Close(flapping.clone()));
-            add(&mut commands, Command::SweepAt(7));
+            add(&mut commands, WorkerCommand::Open(flapping.clone(), socket.clone()));
+            add(&mut commands, WorkerCommand::Close(flapping.clone()));
+            add(&mut commands, WorkerCommand::SweepAt(7));
         }
         assert!(commands.len() <= BEHIND + 2, "{}", commands.len());
-        add(&mut commands, Command::Close(kept.0.clone()));
+        add(&mut commands, WorkerCommand::Close(kept.0.clone()));
         let opened = commands
             .iter()
-            .position(|it| matches!(it, Command::Open(opened, _) if Arc::ptr_eq(opened, &kept.0)));
+            .position(|it| matches!(it, WorkerCommand::Open(opened, _) if Arc::ptr_eq(opened, &kept.0)));
         let closed = commands
             .iter()
-            .position(|it| matches!(it, Command::Close(closed) if Arc::ptr_eq(closed, &kept.0)));
+            .position(|it| matches!(it, WorkerCommand::Close(closed) if Arc::ptr_eq(closed, &kept.0)));
         assert!(opened.is_none() || closed > opened, "its wish to close is not lost");
         let other = listener();
-        add(&mut commands, Command::Close(other.0));
-        assert!(matches!(commands.last(), Some(Command::Close(_))), "one that is open is closed");
+        add(&mut commands, WorkerCommand::Close(other.0));
+        assert!(matches!(commands.last(), Some(WorkerCommand::Close(_))), "one that is open is closed");
     }
 }

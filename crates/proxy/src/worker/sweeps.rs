@@ -5,12 +5,12 @@ const APART: u64 = 100;
 
 /// One time for all drains: each look finds out when the next one ends. Whatever begins on a member that leaves says so.
 #[derive(Debug, Default)]
-pub(crate) struct Sweeps {
+pub(crate) struct DrainSweeps {
     next: Option<u64>,
     last: Option<u64>,
 }
 
-impl Sweeps {
+impl DrainSweeps {
     /// A drain ends then.
     pub(crate) fn at(&mut self, at: u64) {
         let at = self.last.map_or(at, |last| at.max(last.saturating_add(APART)));
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_earliest_end_is_looked_at_first_and_the_others_when_they_are_due() {
-        let mut sweeps = Sweeps::default();
+        let mut sweeps = DrainSweeps::default();
         assert!(!sweeps.are_due(u64::MAX), "nothing drains");
         sweeps.at(5_000);
         sweeps.at(1_000);
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn drains_that_end_all_the_time_cost_a_look_at_times() {
-        let mut sweeps = Sweeps::default();
+        let mut sweeps = DrainSweeps::default();
         let mut looks = 0;
         for now in 0..10_000 {
             sweeps.at(now);

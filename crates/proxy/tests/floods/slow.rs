@@ -208,7 +208,7 @@ fn all_that_one_client_can_have_under_way_has_a_bound() {
     eventually("some are under way, and the others are refused", || {
         most = most.max(grown(&region));
         let listener = stage.listener(at);
-        listener.requests > told + 16 && listener.refused(seaway_proxy::Refusal::Resources) > 16
+        listener.requests > told + 16 && listener.refused(seaway_proxy::RefusalReason::Resources) > 16
     });
     // What a connection may hold, and as much for buffers that the worker keeps for whoever comes next.
     assert!(most < 2 << 20, "{most} bytes");

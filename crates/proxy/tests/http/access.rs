@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use seaway_proxy::{AccessForm, AccessLog, AccessTo};
+use seaway_proxy::{AccessLog, AccessLogFormat, AccessLogTarget};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -25,8 +25,8 @@ impl Log {
     }
 
     fn settings(&self) -> AccessLog {
-        let to = AccessTo::File(self.path());
-        AccessLog { form: AccessForm::Json, to, one_of: self.one_of, connections: true, flows: false }
+        let to = AccessLogTarget::File(self.path());
+        AccessLog { form: AccessLogFormat::Json, to, one_of: self.one_of, connections: true, flows: false }
     }
 
     /// So many, as soon as they are there.

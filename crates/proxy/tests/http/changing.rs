@@ -128,7 +128,7 @@ fn stream_of(mut peer: Peer, asked: Request<()>) -> impl FnMut() + Send {
 }
 
 fn rule(pool: &PoolId) -> Rule {
-    Rule::everything_to(balancing::owner(), pool.clone())
+    Rule::forward_all(balancing::owner(), pool.clone())
 }
 
 #[test]

@@ -14,7 +14,7 @@ use seaway_model::{
         RequestRate, Rule, TlsByName,
     },
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::{peer::*, scene::*, stage::*, tls::*};
 
@@ -62,7 +62,7 @@ fn more_than_a_client_may_ask_gets_429_and_others_are_served() {
         assert_eq!((answer.field("retry-after"), answer.field("connection")), (Some("1"), None));
         assert_eq!(answer.body, b"429 Too Many Requests\n");
     }
-    assert_eq!(stage.listener(at).refused(Refusal::ClientRate), refused.len() as u64);
+    assert_eq!(stage.listener(at).refused(RefusalReason::ClientRate), refused.len() as u64);
     assert_eq!(stage.listener(at).traffic.total, 1, "the connection went on");
     assert_eq!(member.heard().len(), admitted, "members get nothing of the others");
     assert_eq!(client.ask(asking_as("192.0.2.8", "/")).status(), 200);
@@ -160,7 +160,7 @@ fn streams_and_connections_of_all_workers_and_listeners_count_together() {
     let admitted = statuses.iter().filter(|it| **it == 200).count();
     assert!((40..=40 + made_up).contains(&admitted), "{admitted} of {statuses:?}");
     assert!(statuses.iter().all(|it| [200, 429].contains(it)), "{statuses:?}");
-    let refused = |at| stage.listener(at).refused(Refusal::ClientRate);
+    let refused = |at| stage.listener(at).refused(RefusalReason::ClientRate);
     assert_eq!((refused(plain) + refused(secured)) as usize, statuses.len() - admitted);
     assert_eq!(member.heard().len(), admitted);
 }

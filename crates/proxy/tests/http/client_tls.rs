@@ -16,7 +16,7 @@ use seaway_model::{
     Pool,
     load_balancer::{ClientAuth, HostPattern, HostTls, Limits, Match, Rule, RuleTls, TlsByName, TlsProfile},
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 use secrecy::ExposeSecret;
 
 use crate::{peer::Peer, scene::*, stage::*, tls::*};
@@ -199,7 +199,7 @@ fn one_connection_is_judged_request_by_request() {
             stream.read_exact(&mut [0]).unwrap();
         }
     }
-    assert_eq!(doors.stage.listener(doors.at).refused(Refusal::Tls), 1);
+    assert_eq!(doors.stage.listener(doors.at).refused(RefusalReason::Tls), 1);
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn a_service_is_given_no_more_requests_at_a_time_or_in_a_second_than_it_may() {
     for _ in 0..3 {
         assert_eq!(other.get("/").status(), 503);
     }
-    assert_eq!(stage.listener(at).refused(Refusal::Connections), 3);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Connections), 3);
     hold.send(()).unwrap();
     assert_eq!(slow.answer().status(), 200);
     eventually("it is free again", || other.get("/").status() == 200);

@@ -10,7 +10,7 @@ use seaway_model::{
     Listener, PoolId,
     load_balancer::{Action, Filter, HeaderChange, Match, PathMatch, Protocol, Redirect, Rule, TlsByName},
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::{peer::*, scene::*, stage::*, tls::*};
 
@@ -80,7 +80,7 @@ fn nothing_of_a_rule_is_done_for_who_is_denied() {
             }
         }
     }
-    assert_eq!(stage.listener(at).refused(Refusal::Source), refused);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Source), refused);
     assert_eq!(stage.listener(at).answers[4], refused, "they are answers as others are");
     assert!(member.heard().is_empty(), "no member is asked");
     let others =
@@ -128,7 +128,7 @@ fn each_stream_of_http2_is_asked_who_it_is_of() {
         assert_eq!(head.status(), status, "{client}");
     }
     assert_eq!(stage.listener(at).traffic.total, 1, "one connection carried all of them");
-    assert_eq!((stage.listener(at).refused(Refusal::Source), member.heard().len()), (2, 2));
+    assert_eq!((stage.listener(at).refused(RefusalReason::Source), member.heard().len()), (2, 2));
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn a_trusted_peer_says_who_the_client_is() {
         assert!(client.is_over(), "{wrong:?}");
     }
     assert_eq!(member.heard().len(), 4);
-    assert_eq!(stage.listener(at).refused(seaway_proxy::Refusal::Header), 2);
+    assert_eq!(stage.listener(at).refused(seaway_proxy::RefusalReason::Header), 2);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use seaway_model::{
     Listener,
-    load_balancer::{Filter, HeaderChange, Trace},
+    load_balancer::{Filter, HeaderChange, TracePolicy},
 };
 
 use crate::{peer, scene::*, stage::*};
@@ -92,13 +92,13 @@ fn every_request_has_a_name_of_its_own() {
 fn a_trace_goes_on_and_what_is_none_does_not() {
     let bad = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
     for (fields, trace, parents, states) in [
-        (format!("traceparent: {TRACED}\r\ntracestate: a=b\r\n"), Trace::Keep, vec![TRACED], 1),
-        (format!("traceparent: {TRACED}\r\ntracestate: a=b\r\n"), Trace::Make, vec![TRACED], 1),
-        (String::new(), Trace::Keep, vec![], 0),
-        (String::new(), Trace::Make, vec!["new"], 0),
-        (format!("traceparent: {bad}\r\ntracestate: a=b\r\n"), Trace::Keep, vec![], 0),
-        (format!("traceparent: {bad}\r\ntracestate: a=b\r\n"), Trace::Make, vec!["new"], 0),
-        (format!("traceparent: {TRACED}\r\ntraceparent: {TRACED}\r\n"), Trace::Keep, vec![], 0),
+        (format!("traceparent: {TRACED}\r\ntracestate: a=b\r\n"), TracePolicy::Keep, vec![TRACED], 1),
+        (format!("traceparent: {TRACED}\r\ntracestate: a=b\r\n"), TracePolicy::Make, vec![TRACED], 1),
+        (String::new(), TracePolicy::Keep, vec![], 0),
+        (String::new(), TracePolicy::Make, vec!["new"], 0),
+        (format!("traceparent: {bad}\r\ntracestate: a=b\r\n"), TracePolicy::Keep, vec![], 0),
+        (format!("traceparent: {bad}\r\ntracestate: a=b\r\n"), TracePolicy::Make, vec!["new"], 0),
+        (format!("traceparent: {TRACED}\r\ntraceparent: {TRACED}\r\n"), TracePolicy::Keep, vec![], 0),
     ] {
         let heard = heard(&fields, |listener| listener.http.trace = trace);
         let told = all(&heard, "traceparent");

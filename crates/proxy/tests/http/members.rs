@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Pool, load_balancer::Passive};
+use seaway_model::{Pool, load_balancer::PassiveHealthCheck};
 
 use crate::{scene::*, stage::*};
 
@@ -99,12 +99,16 @@ fn a_member_that_answers_with_errors_is_left_out_for_a_while() {
         Member::saying("x"),
     );
     let (stage, at) = front(&[]);
-    let passive = Passive { errors: Some(3), eject: Duration::from_secs(60), ..Passive::default() };
+    let passive = PassiveHealthCheck {
+        errors: Some(3),
+        eject: Duration::from_secs(60),
+        ..PassiveHealthCheck::default()
+    };
     stage.put(Pool { passive: Some(passive), ..pool(&[bad.at(), good.at()]) });
     let mut client = Client::new(at);
     let statuses: Vec<u16> = (0..30).map(|_| client.get("/").status()).collect();
     assert_eq!(statuses.iter().filter(|it| **it == 503).count(), 3, "{statuses:?}");
-    assert_eq!(stage.member(bad.at()).standing, seaway_proxy::Standing::Ejected);
+    assert_eq!(stage.member(bad.at()).standing, seaway_proxy::MemberAvailability::Ejected);
 }
 
 #[test]
@@ -118,7 +122,11 @@ fn a_member_that_answers_nobody_in_time_is_left_out_for_a_while() {
         });
         let good = Member::saying("x");
         let (stage, at) = front_with(&[], |it| it.timeouts.answer = Duration::from_secs(2));
-        let passive = Passive { errors: Some(2), eject: Duration::from_secs(60), ..Passive::default() };
+        let passive = PassiveHealthCheck {
+            errors: Some(2),
+            eject: Duration::from_secs(60),
+            ..PassiveHealthCheck::default()
+        };
         stage.put(Pool { passive: Some(passive), ..pool(&[bad.at, good.at()]) });
         let ask = |_| {
             let mut client = Client::new(at);
@@ -128,7 +136,7 @@ fn a_member_that_answers_nobody_in_time_is_left_out_for_a_while() {
         };
         let statuses: Vec<u16> = (0..12).map(ask).collect();
         assert_eq!(statuses.iter().filter(|it| **it == 504).count(), 2, "{statuses:?}");
-        assert_eq!(stage.member(bad.at).standing, seaway_proxy::Standing::Ejected);
+        assert_eq!(stage.member(bad.at).standing, seaway_proxy::MemberAvailability::Ejected);
     }
 }
 
@@ -141,12 +149,13 @@ fn a_member_that_breaks_its_answers_off_is_left_out_for_a_while() {
         Member::saying("x"),
     );
     let (stage, at) = front(&[]);
-    let passive = Passive { failures: 2, eject: Duration::from_secs(60), ..Passive::default() };
+    let passive =
+        PassiveHealthCheck { failures: 2, eject: Duration::from_secs(60), ..PassiveHealthCheck::default() };
     stage.put(Pool { passive: Some(passive), ..pool(&[bad.at(), good.at()]) });
     eventually("it is out", || {
         let mut client = Client::new(at);
         client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client.rest();
-        stage.member(bad.at()).standing == seaway_proxy::Standing::Ejected
+        stage.member(bad.at()).standing == seaway_proxy::MemberAvailability::Ejected
     });
 }

@@ -11,7 +11,8 @@ use http::Request;
 use seaway_model::{
     Pool,
     load_balancer::{
-        BackendProtocol, BackendTls, CheckKind, HealthCheck, HostPattern, Passive, Protocol, TlsByName, Trust,
+        BackendProtocol, BackendTls, CheckKind, HealthCheck, HostPattern, PassiveHealthCheck, Protocol,
+        TlsByName, Trust,
     },
 };
 use seaway_proxy::Health;
@@ -161,7 +162,7 @@ fn checks_ask_by_tls_where_members_speak_it() {
         let (stage, _) = asking(at, wanted(None, usual, authorities(&authority)), |pool| {
             let kind = CheckKind::Http { path: "/well".into(), host: None, status: (200, 299), expect: None };
             let interval = Duration::from_millis(20);
-            pool.passive = None::<Passive>;
+            pool.passive = None::<PassiveHealthCheck>;
             pool.health = Some(HealthCheck { kind, interval, rise: 1, fall: 1, ..HealthCheck::default() });
         });
         eventually("it is found", || stage.member(at).health == expected);

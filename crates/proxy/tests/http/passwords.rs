@@ -9,7 +9,7 @@ use seaway_model::{
         Action, BasicAuth, Cors, Filter, Match, Origin, PasswordHash, PathMatch, Redirect, Rule, Users,
     },
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::{peer::*, scene::*, stage::*};
 
@@ -209,7 +209,7 @@ fn attempts_hold_up_nobody_else_and_those_of_one_client_are_few() {
         client.send(attempt(number));
     }
     // One is being hashed and four wait; one more may have been when the first was done.
-    eventually("the others are turned away", || stage.listener(at).refused(Refusal::Resources) >= 4);
+    eventually("the others are turned away", || stage.listener(at).refused(RefusalReason::Resources) >= 4);
     for _ in 0..20 {
         assert_eq!(Client::new(at).ask(asking("/", "")).status(), 200, "others are served meanwhile");
     }

@@ -15,7 +15,7 @@ use seaway_model::{
     Pool,
     load_balancer::{Affinity, CookieMode, MemberLimit, Protocol},
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::{peer::Peer, scene::*, stage::*};
 
@@ -74,7 +74,7 @@ fn a_request_that_waits_too_long_gets_503_and_the_connection_of_its_client_is_no
     let began = Instant::now();
     assert_eq!(Client::new(at).get("/2").status(), 503);
     assert!(began.elapsed() >= Duration::from_millis(50), "it waited");
-    assert_eq!((stage.listener(at).refused(Refusal::Connections), stage.waiting()), (1, 0));
+    assert_eq!((stage.listener(at).refused(RefusalReason::Connections), stage.waiting()), (1, 0));
     go.send(()).unwrap();
     assert_eq!(first.join().unwrap(), 200);
     // A client that asks nothing takes nobody's room.
@@ -122,7 +122,7 @@ fn no_member_is_asked_more_at_once_than_it_may_be_and_every_request_is_answered(
     clients.into_iter().for_each(|it| it.join().unwrap());
     assert!(most.load(SeqCst) <= 3, "{most:?} at a time");
     assert_eq!((member.heard().len(), stage.member(member.at()).traffic.most), (800, 3));
-    assert_eq!((stage.waiting(), stage.listener(at).refused(Refusal::Connections)), (0, 0));
+    assert_eq!((stage.waiting(), stage.listener(at).refused(RefusalReason::Connections)), (0, 0));
 }
 
 /// A cookie, or the client's address, keeps clients at a member that is full while another has room.

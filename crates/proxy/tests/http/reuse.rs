@@ -8,7 +8,7 @@ use std::{
 
 use seaway_model::{
     Pool,
-    load_balancer::{PoolHttpOptions, Protocol, Reuse},
+    load_balancer::{ConnectionReuse, PoolHttpOptions, Protocol},
 };
 
 use crate::{scene::*, stage::*};
@@ -21,7 +21,7 @@ fn front_of(pool: Pool) -> (Stage, std::net::SocketAddr) {
     (stage, at)
 }
 
-fn with(reuse: Reuse, member: &Member) -> Pool {
+fn with(reuse: ConnectionReuse, member: &Member) -> Pool {
     Pool { http: PoolHttpOptions { reuse, ..PoolHttpOptions::default() }, ..pool(&[member.at()]) }
 }
 
@@ -36,17 +36,17 @@ const CHUNKED_PUT: &str =
 #[test]
 fn connections_are_used_again_as_far_as_bodies_and_the_service_allow() {
     for (reuse, request, expected) in [
-        (Reuse::Safe, GET, [1, 1, 1]),
-        (Reuse::Safe, EMPTY_POST, [1, 1, 1]),
-        (Reuse::Safe, POST, [1, 1, 2]),
-        (Reuse::Safe, CHUNKED_PUT, [1, 1, 2]),
-        (Reuse::Safe, GET_WITH_BODY, [1, 2, 3]),
-        (Reuse::Strict, GET, [1, 1, 1]),
-        (Reuse::Strict, POST, [1, 2, 3]),
-        (Reuse::Always, GET, [1, 1, 1]),
-        (Reuse::Always, POST, [1, 1, 1]),
-        (Reuse::Always, GET_WITH_BODY, [1, 1, 1]),
-        (Reuse::Never, GET, [1, 2, 3]),
+        (ConnectionReuse::Safe, GET, [1, 1, 1]),
+        (ConnectionReuse::Safe, EMPTY_POST, [1, 1, 1]),
+        (ConnectionReuse::Safe, POST, [1, 1, 2]),
+        (ConnectionReuse::Safe, CHUNKED_PUT, [1, 1, 2]),
+        (ConnectionReuse::Safe, GET_WITH_BODY, [1, 2, 3]),
+        (ConnectionReuse::Strict, GET, [1, 1, 1]),
+        (ConnectionReuse::Strict, POST, [1, 2, 3]),
+        (ConnectionReuse::Always, GET, [1, 1, 1]),
+        (ConnectionReuse::Always, POST, [1, 1, 1]),
+        (ConnectionReuse::Always, GET_WITH_BODY, [1, 1, 1]),
+        (ConnectionReuse::Never, GET, [1, 2, 3]),
     ] {
         let (found, heard) = in_time(|| {
             let member = Member::saying("hello");
@@ -71,7 +71,7 @@ fn connections_are_used_again_as_far_as_bodies_and_the_service_allow() {
 fn a_connection_that_was_one_client_s_stays_its_own() {
     let found = in_time(|| {
         let member = Member::saying("hello");
-        let (_stage, at) = front_of(with(Reuse::Safe, &member));
+        let (_stage, at) = front_of(with(ConnectionReuse::Safe, &member));
         let (mut one, mut other) = (Client::new(at), Client::new(at));
         one.ask(POST);
         for _ in 0..5 {
@@ -99,7 +99,7 @@ fn in_time<T>(mut run: impl FnMut() -> T) -> T {
 #[test]
 fn a_switch_that_was_not_agreed_to_ends_its_connection() {
     let member = Member::saying("hello");
-    let (_stage, at) = front_of(with(Reuse::Always, &member));
+    let (_stage, at) = front_of(with(ConnectionReuse::Always, &member));
     let mut client = Client::new(at);
     client.ask("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
     client.get("/");
@@ -110,7 +110,7 @@ fn a_switch_that_was_not_agreed_to_ends_its_connection() {
 #[test]
 fn trailers_are_asked_for_on_a_connection_that_ends() {
     let member = Member::saying("hello");
-    let (_stage, at) = front_of(with(Reuse::Safe, &member));
+    let (_stage, at) = front_of(with(ConnectionReuse::Safe, &member));
     let te = GET_WITH_BODY.replace("Content", "TE: trailers\r\nConnection: te\r\nContent");
     Client::new(at).ask(te);
     let heard = member.heard();
@@ -140,7 +140,7 @@ fn an_answer_before_the_member_has_taken_the_body_ends_its_connection() {
             }
         }
     });
-    let http = PoolHttpOptions { reuse: Reuse::Always, ..PoolHttpOptions::default() };
+    let http = PoolHttpOptions { reuse: ConnectionReuse::Always, ..PoolHttpOptions::default() };
     let (_stage, at) = front_of(Pool { http, ..pool(&[backend.at]) });
     let mut client = Client::new(at);
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));

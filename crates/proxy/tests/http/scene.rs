@@ -30,7 +30,7 @@ pub(crate) fn front_with(members: &[SocketAddr], tune: impl Fn(&mut Listener)) -
 }
 
 pub(crate) fn everything() -> Rule {
-    Rule::everything_to(balancing::owner(), balancing::pool_id())
+    Rule::forward_all(balancing::owner(), balancing::pool_id())
 }
 
 /// One message as it came: its head with lower-case names, and its body.

@@ -4,7 +4,9 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use seaway_model::{
     Pool, PoolId,
-    load_balancer::{Action, Affinity, CookieMode, Filter, Match, MemberState, Passive, PathMatch, Rule},
+    load_balancer::{
+        Action, Affinity, CookieMode, Filter, Match, MemberState, PassiveHealthCheck, PathMatch, Rule,
+    },
 };
 
 use crate::{peer, scene::*, stage::*};
@@ -93,7 +95,11 @@ fn whose_member_is_gone_or_leaves_or_fails_gets_another_and_is_told() {
     }
     let (stage, at) = front(&[]);
     let mut dead = by_cookie(CookieMode::Insert, &[members[0].at(), nobody()]);
-    dead.passive = Some(Passive { failures: 1, eject: Duration::from_secs(60), ..Passive::default() });
+    dead.passive = Some(PassiveHealthCheck {
+        failures: 1,
+        eject: Duration::from_secs(60),
+        ..PassiveHealthCheck::default()
+    });
     let mark = |pool: &Pool, at: SocketAddr| {
         let compiled = seaway_snapshot::CompiledPool::compile(Arc::new(pool.clone()));
         String::from_utf8(compiled.mark_of(at).unwrap().as_bytes().to_vec()).unwrap()

@@ -12,7 +12,7 @@ use seaway_model::{
     Pool, PoolId,
     load_balancer::{HostPattern, Protocol, ProxyVersion, TlsByName},
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::{scene::*, stage::*, tls::*};
 
@@ -147,7 +147,7 @@ fn what_is_no_hello_or_comes_too_late_goes_nowhere() {
         stream.write_all(bytes).unwrap();
         assert_eq!(stream.read(&mut [0; 9]).unwrap_or(0), 0);
     }
-    eventually("they are counted", || stage.listener(at).refused(Refusal::Tls) == 3);
+    eventually("they are counted", || stage.listener(at).refused(RefusalReason::Tls) == 3);
     assert_eq!(stage.member(member).traffic.total, 0);
 }
 

@@ -274,7 +274,7 @@ fn a_hello_may_come_in_many_pieces_and_late_ones_are_given_up() {
     let mut plain = Client::new(at);
     plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(plain.rest().is_none_or(|rest| !rest.starts_with(b"HTTP")));
-    eventually("they are counted", || stage.listener(at).refused(seaway_proxy::Refusal::Tls) == 2);
+    eventually("they are counted", || stage.listener(at).refused(seaway_proxy::RefusalReason::Tls) == 2);
 }
 
 #[test]

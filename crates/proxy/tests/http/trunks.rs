@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use seaway_model::{
     Pool,
-    load_balancer::{BackendProtocol, Passive, Protocol},
+    load_balancer::{BackendProtocol, PassiveHealthCheck, Protocol},
 };
 
 use crate::{peer::*, scene::*, stage::*};
@@ -132,7 +132,11 @@ fn a_member_whose_calls_end_badly_is_left_out_for_a_while() {
     {
         let (bad, good) = (Echo::that_ends_with(status), Echo::new(usize::MAX));
         let (stage, at) = front_many(&[]);
-        let passive = Passive { errors: Some(3), eject: Duration::from_secs(60), ..Passive::default() };
+        let passive = PassiveHealthCheck {
+            errors: Some(3),
+            eject: Duration::from_secs(60),
+            ..PassiveHealthCheck::default()
+        };
         let protocol = BackendProtocol::Http2;
         stage.put(Pool { passive: Some(passive), protocol, ..pool(&[bad.at, good.at]) });
         let mut peer = Peer::new(at);

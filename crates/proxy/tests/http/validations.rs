@@ -4,7 +4,7 @@ use std::{io::Read, net::SocketAddr, sync::Arc};
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use seaway_model::load_balancer::{Certificate, ClientAuth, HostPattern, TlsByName};
-use seaway_proxy::{Refusal, shows_validation};
+use seaway_proxy::{RefusalReason, shows_validation};
 
 use crate::{scene::*, stage::*, tls::*};
 
@@ -48,7 +48,7 @@ fn an_authority_sees_the_proof_of_the_name_that_is_checked_and_then_the_end() {
     stream.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, b"", "its end is told, and nothing else");
     let listener = stage.listener(at);
-    assert_eq!((listener.requests, listener.refused(Refusal::Tls)), (0, 0));
+    assert_eq!((listener.requests, listener.refused(RefusalReason::Tls)), (0, 0));
     eventually("all have ended", || stage.listener(at).traffic.current == 0);
 }
 
@@ -74,7 +74,7 @@ fn nobody_else_sees_the_proof_and_no_other_name_is_proven() {
     for name in ["a.example", "sub.checked.example", "other.example"] {
         secure(at, name, asking(&authority, &["acme-tls/1"])).unwrap_err();
     }
-    eventually("they are refused", || stage.listener(at).refused(Refusal::Tls) == 4 + 3);
+    eventually("they are refused", || stage.listener(at).refused(RefusalReason::Tls) == 4 + 3);
     assert!(shows_validation(at, "a.example", &proof).is_err());
 }
 

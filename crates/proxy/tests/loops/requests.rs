@@ -87,7 +87,7 @@ fn a_rule_cannot_take_the_mark_away() {
     let strips = |it: &mut Listener| {
         http(it);
         let change = HeaderChange { remove: vec!["CDN-Loop".into()], ..HeaderChange::default() };
-        let rule = Rule::everything_to(balancing::owner(), balancing::pool_id());
+        let rule = Rule::forward_all(balancing::owner(), balancing::pool_id());
         it.rules = vec![Rule { filters: vec![Filter::RequestHeaders(change)], ..rule }.into()];
     };
     let ring = Ring::new(2, strips, to_members);

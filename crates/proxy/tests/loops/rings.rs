@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use seaway_model::{L4, LbKey, Listener, Pool, name::Owner};
-use seaway_proxy::{ListenerStatistics, Proxy, Refusal};
+use seaway_proxy::{ListenerStatistics, Proxy, RefusalReason};
 
 use crate::stage::*;
 
@@ -53,7 +53,7 @@ impl Ring {
 
     /// Refused since they came round in a loop.
     pub(crate) fn refused(&self) -> u64 {
-        self.listeners().iter().map(|it| it.refused(Refusal::Loop)).sum()
+        self.listeners().iter().map(|it| it.refused(RefusalReason::Loop)).sum()
     }
 
     /// The most that could have been taken at once: two of each connection, one of each flow.

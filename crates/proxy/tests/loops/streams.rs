@@ -109,7 +109,7 @@ fn a_loop_through_others_is_found_by_its_proxy_headers() {
         client
             .write_all(b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
             .unwrap();
-        eventually("it is found", || stage.listener(at).refused(seaway_proxy::Refusal::Loop) > 0);
+        eventually("it is found", || stage.listener(at).refused(seaway_proxy::RefusalReason::Loop) > 0);
         drop(client);
         let most = u64::from(stage.listener(at).traffic.most) * 2;
         assert!(most <= MOST_DESCRIPTORS, "{most} descriptors");
@@ -125,7 +125,7 @@ fn a_listener_for_all_addresses_finds_its_own_connections_too() {
     stage.put(balancing::pool(&[at]));
     ends(&mut connect(at));
     let all = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), at.port());
-    assert!(stage.listener(all).refused(seaway_proxy::Refusal::Loop) >= 1);
+    assert!(stage.listener(all).refused(seaway_proxy::RefusalReason::Loop) >= 1);
     assert!(u64::from(stage.listener(all).traffic.most) * 2 <= MOST_DESCRIPTORS);
     eventually("all of it has ended", || stage.listener(all).traffic.current == 0);
 }

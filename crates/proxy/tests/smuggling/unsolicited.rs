@@ -80,7 +80,7 @@ fn a_body_of_what_no_member_is_asked_for_is_no_request() {
     let own = Rule {
         matches: vec![own],
         action: Action::Respond { code: 200, body: "own".into() },
-        ..Rule::everything_to(owner(), pool_id())
+        ..Rule::forward_all(owner(), pool_id())
     };
     let mut scene = Scene::with("0.CL at our own answers", pool(&[member.at]), |listener| {
         listener.rules.insert(0, own.clone().into());

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::Listener;
-use seaway_proxy::{AccessForm, AccessLog, AccessTo};
+use seaway_proxy::{AccessLog, AccessLogFormat, AccessLogTarget};
 use serde_json::Value;
 use socket2::SockRef;
 use tempfile::TempDir;
@@ -19,8 +19,8 @@ struct Log(TempDir);
 impl Log {
     fn of(stage: &Stage, one_of: u32, connections: bool) -> Log {
         let folder = tempfile::tempdir().unwrap();
-        let to = AccessTo::File(folder.path().join("access.log"));
-        let settings = AccessLog { form: AccessForm::Json, to, one_of, connections, flows: true };
+        let to = AccessLogTarget::File(folder.path().join("access.log"));
+        let settings = AccessLog { form: AccessLogFormat::Json, to, one_of, connections, flows: true };
         stage.proxy.log_requests(Some(settings)).unwrap();
         Log(folder)
     }

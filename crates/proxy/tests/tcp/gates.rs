@@ -1,6 +1,6 @@
 use std::{io::Read, net::Ipv6Addr, thread, time::Instant};
 
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::stage::*;
 
@@ -13,7 +13,7 @@ fn only_allowed_sources_come_in() {
     });
     assert!(is_refused(at));
     assert_eq!(name_of(&mut connect_from([127, 0, 0, 9], at)), b'a');
-    assert_eq!(stage.listener(at).refused(Refusal::Source), 1);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Source), 1);
 
     listener.sources = Vec::new();
     stage.proxy.retune(&stage.key, HERE, listener.into());
@@ -30,7 +30,7 @@ fn denied_sources_stay_out_even_where_they_are_allowed() {
     assert_eq!(greeted(at).0, b'a');
     let stays_out = |at| matches!(connect_from([127, 0, 0, 9], at).read(&mut [0]), Ok(0) | Err(_));
     assert!(stays_out(at));
-    assert_eq!(stage.listener(at).refused(Refusal::Source), 1);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Source), 1);
 
     listener.sources = vec!["127.0.0.8/29".parse().unwrap()];
     stage.proxy.retune(&stage.key, HERE, listener.into());
@@ -57,7 +57,7 @@ fn connections_beyond_the_limit_are_reset_until_one_ends() {
     let (at, _) = stage.open(HERE, |listener| listener.limits.connections = Some(3));
     let mut held: Vec<_> = (0..3).map(|_| greeted(at)).collect();
     assert!(is_refused(at));
-    assert_eq!(stage.listener(at).refused(Refusal::Connections), 1);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Connections), 1);
     held.pop();
     eventually("one has ended", || stage.listener(at).traffic.current == 2);
     assert_eq!(greeted(at).0, b'a');
@@ -81,7 +81,7 @@ fn newcomers_beyond_the_rate_are_reset() {
         assert!(admitted >= 5 && admitted as f64 <= most, "{admitted} in {:?}", begin.elapsed());
         turned_away > 0
     });
-    assert_eq!(stage.listener(at).refused(Refusal::Rate) as usize, turned_away);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Rate) as usize, turned_away);
     eventually("there is room again", || connect(at).read_exact(&mut [0]).is_ok());
 }
 

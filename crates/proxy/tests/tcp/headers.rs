@@ -6,7 +6,7 @@ use std::{
 };
 
 use seaway_model::{Pool, load_balancer::ProxyVersion};
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 use seaway_wire::proxy::{self, Parsed};
 
 use crate::stage::*;
@@ -123,7 +123,7 @@ fn a_trusted_peer_without_a_header_is_reset() {
     gone.write_all(b"PROXY").unwrap();
     gone.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(ending(&mut gone), Ending::Reset);
-    assert_eq!(stage.listener(at).refused(Refusal::Header), 3);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Header), 3);
     assert_eq!(backend.accepted(), 0);
 }
 
@@ -140,5 +140,5 @@ fn sources_are_about_the_client_that_a_header_names() {
     let mut stranger = connect(at);
     stranger.write_all(b"PROXY TCP4 203.0.113.1 198.51.100.9 4711 80\r\n").unwrap();
     assert_eq!(ending(&mut stranger), Ending::Reset);
-    assert_eq!(stage.listener(at).refused(Refusal::Source), 1);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Source), 1);
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_proxy::{Drained, OpenError};
+use seaway_proxy::{DrainResult, OpenError};
 use seaway_testkit::balancing::pool_id;
 
 use crate::stage::*;
@@ -212,7 +212,7 @@ fn a_clean_stop_waits_for_connections() {
     let draining = thread::spawn(move || proxy.drain(Instant::now() + PATIENCE));
     echoes(&mut held);
     drop(held);
-    assert_eq!(draining.join().unwrap(), Drained { cut: 0 });
+    assert_eq!(draining.join().unwrap(), DrainResult { cut: 0 });
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_clean_stop_cuts_what_goes_on_too_long() {
     let (_, mut held) = greeted(at);
     stage.proxy.stop_accepting();
     let begin = Instant::now();
-    assert_eq!(stage.proxy.drain(begin + Duration::from_millis(100)), Drained { cut: 1 });
+    assert_eq!(stage.proxy.drain(begin + Duration::from_millis(100)), DrainResult { cut: 1 });
     assert!(begin.elapsed() >= Duration::from_millis(100));
     assert_eq!(ending(&mut held), Ending::End);
 }

@@ -7,9 +7,9 @@ use std::{
 
 use seaway_model::{
     Pool,
-    load_balancer::{Affinity, Balance, MemberState, Passive},
+    load_balancer::{Affinity, Balance, MemberState, PassiveHealthCheck},
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 use socket2::{Domain, Socket, Type};
 
 use crate::stage::*;
@@ -111,7 +111,7 @@ fn without_members_a_client_is_reset() {
     assert!(is_refused(at));
     stage.put(pool(&[nobody(), nobody()]));
     assert!(is_refused(at));
-    assert_eq!(stage.listener(at).refused(Refusal::NoMember), 2);
+    assert_eq!(stage.listener(at).refused(RefusalReason::NoMember), 2);
     let backend = Backend::named(b'a');
     stage.put(pool(&[backend.at]));
     assert_eq!(greeted(at).0, b'a');
@@ -137,7 +137,11 @@ fn a_killed_member_takes_only_its_own_connections_with_it() {
 #[test]
 fn a_member_that_keeps_failing_is_left_alone_for_a_while() {
     let (stage, backend, dead) = (Stage::new(), Backend::named(b'a'), nobody());
-    let passive = Some(Passive { failures: 3, eject: Duration::from_secs(60), ..Passive::default() });
+    let passive = Some(PassiveHealthCheck {
+        failures: 3,
+        eject: Duration::from_secs(60),
+        ..PassiveHealthCheck::default()
+    });
     stage.put(Pool { passive, ..pool(&[dead, backend.at]) });
     let (at, _) = stage.open(HERE, |_| {});
     assert_eq!(answers(at, 40), [(b'a', 40)].into());
@@ -150,13 +154,17 @@ fn members_that_reset_before_any_answer_are_ejected() {
         let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     });
     let (stage, good) = (Stage::new(), Backend::named(b'a'));
-    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(60), ..Passive::default() });
+    let passive = Some(PassiveHealthCheck {
+        failures: 2,
+        eject: Duration::from_secs(60),
+        ..PassiveHealthCheck::default()
+    });
     stage.put(Pool { passive, ..pool(&[backend.at, good.at]) });
     let (at, _) = stage.open(HERE, |_| {});
     eventually("it is ejected", || {
         let mut stream = connect(at);
         let _ = std::io::Read::read(&mut stream, &mut [0]);
-        stage.member(backend.at).standing == seaway_proxy::Standing::Ejected
+        stage.member(backend.at).standing == seaway_proxy::MemberAvailability::Ejected
     });
     assert_eq!(answers(at, 10), [(b'a', 10)].into());
 }
@@ -240,7 +248,8 @@ fn a_backup_serves_while_the_others_do_not_and_no_longer() {
     assert!(!answers(at, 20).contains_key(&b'z'));
     // One that takes no connection is passed over, and by and by left out.
     let dead = pool(&[nobody(), spare]);
-    let mut dead = Pool { passive: Some(Passive { failures: 1, ..Passive::default() }), ..dead };
+    let mut dead =
+        Pool { passive: Some(PassiveHealthCheck { failures: 1, ..PassiveHealthCheck::default() }), ..dead };
     dead.members.iter_mut().for_each(|it| it.backup = it.at == spare);
     stage.put(dead);
     assert_eq!(answers(at, 10), [(b'z', 10)].into());

@@ -14,7 +14,7 @@ use seaway_model::{
     Pool,
     load_balancer::{Affinity, MemberLimit},
 };
-use seaway_proxy::Refusal;
+use seaway_proxy::RefusalReason;
 
 use crate::stage::*;
 
@@ -60,7 +60,7 @@ fn a_client_that_waits_too_long_is_reset_and_one_that_leaves_holds_up_nobody() {
     let (stage, at) = serve(limited(&[member.at], 1, Duration::from_millis(50)), 2);
     let (_, first) = greeted(at);
     assert!(is_refused(at));
-    assert_eq!(stage.listener(at).refused(Refusal::Connections), 1);
+    assert_eq!(stage.listener(at).refused(RefusalReason::Connections), 1);
 
     stage.put(limited(&[member.at], 1, PATIENCE));
     let leaver = wait_in_queue(&stage, at, 0);

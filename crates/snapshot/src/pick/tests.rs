@@ -12,15 +12,15 @@ use super::*;
 /// Everybody is well unless said otherwise.
 #[derive(Default)]
 struct Scene {
-    standing: BTreeMap<usize, Standing>,
+    standing: BTreeMap<usize, MemberAvailability>,
     load: BTreeMap<usize, u32>,
     warmth: BTreeMap<usize, u32>,
     tried: Vec<usize>,
 }
 
-impl Conditions for Scene {
-    fn standing(&self, member: usize) -> Standing {
-        self.standing.get(&member).copied().unwrap_or(Standing::Usable)
+impl MemberStatusSource for Scene {
+    fn standing(&self, member: usize) -> MemberAvailability {
+        self.standing.get(&member).copied().unwrap_or(MemberAvailability::Usable)
     }
     fn load(&self, member: usize) -> u32 {
         self.load.get(&member).copied().unwrap_or(0)
@@ -87,7 +87,7 @@ fn round_robin_is_smooth() {
 
 #[test]
 fn round_robin_spreads_the_share_of_a_failed_member_over_all_others() {
-    let scene = Scene { standing: [(1, Standing::Failed)].into(), ..Scene::default() };
+    let scene = Scene { standing: [(1, MemberAvailability::Failed)].into(), ..Scene::default() };
     assert_eq!(counts(pool(Balance::RoundRobin, &[1, 1, 1, 1]), &scene, 300), [100, 0, 100, 100]);
 }
 
@@ -116,7 +116,7 @@ fn random_of_two_avoids_the_most_loaded() {
 fn first_sends_everybody_to_the_first_that_can_serve() {
     let first = |scene: &Scene| counts(pool(Balance::First, &[0, 1, 5, 1]), scene, 10);
     assert_eq!(first(&Scene::default()), [0, 10, 0, 0]);
-    let failed = Scene { standing: [(1, Standing::Failed)].into(), ..Scene::default() };
+    let failed = Scene { standing: [(1, MemberAvailability::Failed)].into(), ..Scene::default() };
     assert_eq!(first(&failed), [0, 0, 10, 0]);
 }
 
@@ -133,7 +133,7 @@ fn source_hash_sends_a_client_to_the_same_member_always() {
 #[test]
 fn a_hashed_member_that_fails_moves_only_its_own_clients() {
     let pool = CompiledPool::compile(Arc::new(pool(Balance::SourceHash, &[1; 10])));
-    let failed = Scene { standing: [(3, Standing::Failed)].into(), ..Scene::default() };
+    let failed = Scene { standing: [(3, MemberAvailability::Failed)].into(), ..Scene::default() };
     let mut heirs = [0; 10];
     for number in 0..20_000 {
         let before = pool.pick(|| client(number), &mut Cursor::default(), &Scene::default()).unwrap();
@@ -189,7 +189,7 @@ fn draining_members_serve_when_all_are_draining() {
 fn draining_members_serve_when_all_ready_ones_have_failed() {
     let mut pool = pool(Balance::RoundRobin, &[1, 1]);
     pool.members[1].state = MemberState::Draining;
-    let scene = Scene { standing: [(0, Standing::Failed)].into(), ..Scene::default() };
+    let scene = Scene { standing: [(0, MemberAvailability::Failed)].into(), ..Scene::default() };
     assert_eq!(counts(pool, &scene, 10), [0, 10]);
 }
 
@@ -205,7 +205,7 @@ fn a_backup_gets_nothing_while_another_can_serve_and_all_when_none_can() {
     for balance in ALL {
         let pool = || with_backup(balance, &[1, 1, 1]);
         assert_eq!(counts(pool(), &Scene::default(), 100)[2], 0, "{balance:?}");
-        for out in [Standing::Failed, Standing::Ejected] {
+        for out in [MemberAvailability::Failed, MemberAvailability::Ejected] {
             let one = Scene { standing: [(0, out)].into(), ..Scene::default() };
             assert_eq!(counts(pool(), &one, 100), [0, 100, 0], "{balance:?} {out:?}");
             let both = Scene { standing: [(0, out), (1, out)].into(), ..Scene::default() };
@@ -218,7 +218,12 @@ fn a_backup_gets_nothing_while_another_can_serve_and_all_when_none_can() {
         let tried = Scene { tried: vec![0, 1], ..Scene::default() };
         assert_eq!(counts(pool(), &tried, 100), [0, 0, 100], "{balance:?}: none of the others answered it");
         let none = Scene {
-            standing: [(0, Standing::Ejected), (1, Standing::Failed), (2, Standing::Failed)].into(),
+            standing: [
+                (0, MemberAvailability::Ejected),
+                (1, MemberAvailability::Failed),
+                (2, MemberAvailability::Failed),
+            ]
+            .into(),
             ..Scene::default()
         };
         assert_eq!(counts(pool(), &none, 100), [100, 0, 0], "{balance:?}: suspicion leaves one");
@@ -237,7 +242,7 @@ fn a_backup_comes_before_members_that_drain_and_several_share_by_weight() {
     }
     let mut three = with_backup(Balance::RoundRobin, &[1, 3, 1]);
     three.members[1].backup = true;
-    let failed = Scene { standing: [(0, Standing::Failed)].into(), ..Scene::default() };
+    let failed = Scene { standing: [(0, MemberAvailability::Failed)].into(), ..Scene::default() };
     assert_eq!(counts(three.clone(), &failed, 100), [0, 75, 25]);
     three.balance = Balance::RandomTwo;
     let counts = counts(three, &failed, 1000);
@@ -247,7 +252,7 @@ fn a_backup_comes_before_members_that_drain_and_several_share_by_weight() {
 #[test]
 fn who_has_a_backup_keeps_it_only_while_no_other_can_serve() {
     let pool = CompiledPool::compile(Arc::new(with_backup(Balance::RoundRobin, &[1, 1])));
-    let failed = Scene { standing: [(0, Standing::Failed)].into(), ..Scene::default() };
+    let failed = Scene { standing: [(0, MemberAvailability::Failed)].into(), ..Scene::default() };
     assert_eq!([0, 1].map(|it| pool.may_keep(it, &Scene::default())), [true, false]);
     assert_eq!([0, 1].map(|it| pool.may_keep(it, &failed)), [true, true]);
 }
@@ -255,8 +260,10 @@ fn who_has_a_backup_keeps_it_only_while_no_other_can_serve() {
 #[test]
 fn without_usable_members_there_is_nobody() {
     for balance in ALL {
-        let scene =
-            Scene { standing: [(0, Standing::Failed), (1, Standing::Failed)].into(), ..Scene::default() };
+        let scene = Scene {
+            standing: [(0, MemberAvailability::Failed), (1, MemberAvailability::Failed)].into(),
+            ..Scene::default()
+        };
         assert_eq!(counts(pool(balance, &[1, 1]), &scene, 10), [0, 0], "{balance:?}");
         assert_eq!(counts(pool(balance, &[]), &Scene::default(), 10), [0_u32; 0], "{balance:?}");
         assert_eq!(counts(pool(balance, &[0, 0]), &Scene::default(), 10), [0, 0], "{balance:?}");
@@ -266,8 +273,10 @@ fn without_usable_members_there_is_nobody() {
 #[test]
 fn below_the_panic_threshold_all_are_used() {
     for balance in SPREADING {
-        let scene =
-            Scene { standing: (0..3).map(|index| (index, Standing::Failed)).collect(), ..Scene::default() };
+        let scene = Scene {
+            standing: (0..3).map(|index| (index, MemberAvailability::Failed)).collect(),
+            ..Scene::default()
+        };
         let with = |threshold| Pool { panic_threshold: threshold, ..pool(balance, &[1; 5]) };
         let calm = counts(with(40), &scene, 1000);
         assert_eq!(calm[..3], [0, 0, 0], "{balance:?}");
@@ -280,7 +289,12 @@ fn below_the_panic_threshold_all_are_used() {
 fn ejected_members_serve_when_nobody_else_can() {
     for balance in SPREADING {
         let scene = Scene {
-            standing: [(0, Standing::Ejected), (1, Standing::Failed), (2, Standing::Ejected)].into(),
+            standing: [
+                (0, MemberAvailability::Ejected),
+                (1, MemberAvailability::Failed),
+                (2, MemberAvailability::Ejected),
+            ]
+            .into(),
             ..Scene::default()
         };
         let all_out = counts(pool(balance, &[1; 3]), &scene, 100);
@@ -325,14 +339,15 @@ proptest! {
             if *draining {
                 pool.members[index].state = MemberState::Draining;
             }
-            scene.standing.insert(index, [Standing::Usable, Standing::Ejected, Standing::Failed][usize::from(*standing)]);
+            let all = [MemberAvailability::Usable, MemberAvailability::Ejected, MemberAvailability::Failed];
+            scene.standing.insert(index, all[usize::from(*standing)]);
             scene.warmth.insert(index, *warmth);
             if *tried {
                 scene.tried.push(index);
             }
         }
         let able = |index: &usize| {
-            members[*index].0 > 0 && !members[*index].3 && scene.standing(*index) != Standing::Failed
+            members[*index].0 > 0 && !members[*index].3 && scene.standing(*index) != MemberAvailability::Failed
         };
         let pool = CompiledPool::compile(Arc::new(pool));
         match pool.pick(|| client(number), &mut Cursor::new(u64::from(number)), &scene) {

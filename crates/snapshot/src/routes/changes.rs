@@ -4,29 +4,29 @@ use std::{collections::HashMap, iter, sync::Arc};
 
 use seaway_model::load_balancer::{HostPattern, Rule};
 
-use super::Numbered;
+use super::NumberedRule;
 
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct RuleChanges {
     /// The new list.
-    pub(super) rules: Vec<Numbered>,
+    pub(super) rules: Vec<NumberedRule>,
     pub(super) free: Vec<u32>,
     /// By number: where it is in the new list.
     pub(super) places: Vec<u32>,
-    gone: Vec<Numbered>,
-    fresh: Vec<Numbered>,
+    gone: Vec<NumberedRule>,
+    fresh: Vec<NumberedRule>,
 }
 
 /// What becomes of the paths of one host.
 #[derive(Debug, Default)]
-pub(super) struct Change<'a> {
-    pub(super) gone: Vec<&'a Numbered>,
-    pub(super) fresh: Vec<&'a Numbered>,
+pub(super) struct HostChange<'a> {
+    pub(super) gone: Vec<&'a NumberedRule>,
+    pub(super) fresh: Vec<&'a NumberedRule>,
 }
 
-impl Changes {
-    pub(super) fn between(before: &[Numbered], free: &[u32], rules: &[Arc<Rule>]) -> Changes {
-        let same = |(known, now): &(&Numbered, &Arc<Rule>)| Arc::ptr_eq(&known.rule, now);
+impl RuleChanges {
+    pub(super) fn between(before: &[NumberedRule], free: &[u32], rules: &[Arc<Rule>]) -> RuleChanges {
+        let same = |(known, now): &(&NumberedRule, &Arc<Rule>)| Arc::ptr_eq(&known.rule, now);
         let head = before.iter().zip(rules).take_while(same).count();
         let ((ahead, old), (_, new)) = (before.split_at(head), rules.split_at(head));
         let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
@@ -34,7 +34,7 @@ impl Changes {
         let (new, _) = new.split_at(new.len().saturating_sub(tail));
 
         let mut gone = Vec::new();
-        let mut known: HashMap<*const Rule, (usize, &Numbered)> = HashMap::with_capacity(old.len());
+        let mut known: HashMap<*const Rule, (usize, &NumberedRule)> = HashMap::with_capacity(old.len());
         for (place, it) in old.iter().enumerate() {
             let twin = known.insert(Arc::as_ptr(&it.rule), (place, it));
             gone.extend(twin.map(|(_, it)| it.clone()));
@@ -64,7 +64,7 @@ impl Changes {
         let mut all = Vec::with_capacity(rules.len());
         all.extend_from_slice(ahead);
         for (rule, number) in new.iter().zip(staying) {
-            let numbered = |number| Numbered { rule: rule.clone(), number };
+            let numbered = |number| NumberedRule { rule: rule.clone(), number };
             all.push(number.map_or_else(
                 || {
                     let it = numbered(free.pop().or_else(|| unused.next()).unwrap_or(u32::MAX));
@@ -81,11 +81,11 @@ impl Changes {
                 *place = now;
             }
         }
-        Changes { rules: all, free, places, gone, fresh }
+        RuleChanges { rules: all, free, places, gone, fresh }
     }
 
-    pub(super) fn by_host(&self) -> HashMap<Option<&HostPattern>, Change<'_>> {
-        let mut by_host: HashMap<Option<&HostPattern>, Change<'_>> = HashMap::new();
+    pub(super) fn by_host(&self) -> HashMap<Option<&HostPattern>, HostChange<'_>> {
+        let mut by_host: HashMap<Option<&HostPattern>, HostChange<'_>> = HashMap::new();
         for it in &self.gone {
             hosts(&it.rule).for_each(|host| by_host.entry(host).or_default().gone.push(it));
         }

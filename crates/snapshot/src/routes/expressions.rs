@@ -42,7 +42,7 @@ pub(super) struct Compiler {
     /// Of an automaton, for each of its expressions.
     table: usize,
     alone: HashMap<Name, Weak<Regex>>,
-    together: HashMap<Vec<Name>, Weak<[Set]>>,
+    together: HashMap<Vec<Name>, Weak<[ExpressionSet]>>,
 }
 
 /// One expression, and whose it is.
@@ -65,20 +65,20 @@ struct Group {
     /// In the list, ascending; never empty.
     indices: Box<[u32]>,
     /// All sets of a group, and which of them this is.
-    sets: Arc<[Set]>,
+    sets: Arc<[ExpressionSet]>,
     which: usize,
 }
 
 /// Expressions that are tried at once.
 #[derive(Debug)]
-struct Set {
-    members: Box<[Member]>,
+struct ExpressionSet {
+    members: Box<[RegexEntry]>,
     automaton: Option<dense::DFA<Vec<u32>>>,
 }
 
 /// One of a group.
 #[derive(Clone, Debug)]
-struct Member {
+struct RegexEntry {
     at: usize,
     text: Name,
     regex: Arc<Regex>,
@@ -118,17 +118,17 @@ impl Compiler {
         Expressions { groups: groups.into() }
     }
 
-    fn sets(&mut self, group: &[(u32, &Expression)]) -> Arc<[Set]> {
+    fn sets(&mut self, group: &[(u32, &Expression)]) -> Arc<[ExpressionSet]> {
         let texts: Vec<Name> = group.iter().map(|(_, it)| it.text.clone()).collect();
         if let Some(known) = self.together.get(&texts).and_then(Weak::upgrade) {
             return known;
         }
-        let members = group.iter().enumerate().map(|(at, (_, it))| Member {
+        let members = group.iter().enumerate().map(|(at, (_, it))| RegexEntry {
             at,
             text: it.text.clone(),
             regex: it.regex.clone(),
         });
-        let sets = Arc::from(Set::all(members.collect(), self.table));
+        let sets = Arc::from(ExpressionSet::all(members.collect(), self.table));
         self.together.insert(texts, Arc::downgrade(&sets));
         sets
     }
@@ -159,23 +159,23 @@ impl Expressions {
     }
 }
 
-impl Set {
+impl ExpressionSet {
     /// As few as there can be, each of a bounded size.
-    fn all(members: Vec<Member>, table: usize) -> Vec<Set> {
+    fn all(members: Vec<RegexEntry>, table: usize) -> Vec<ExpressionSet> {
         let (several, alone): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|it| automaton(slice::from_ref(it), table).is_some());
-        let alone = alone.into_iter().map(|it| Set { members: [it].into(), automaton: None });
-        let mut sets = if several.is_empty() { Vec::new() } else { Set::join(&several, table) };
+        let alone = alone.into_iter().map(|it| ExpressionSet { members: [it].into(), automaton: None });
+        let mut sets = if several.is_empty() { Vec::new() } else { ExpressionSet::join(&several, table) };
         sets.extend(alone);
         sets
     }
 
     /// What is found too large takes time as well: many are tried only if each half of them is one automaton.
-    fn join(members: &[Member], table: usize) -> Vec<Set> {
-        let set = |automaton| vec![Set { members: members.into(), automaton }];
+    fn join(members: &[RegexEntry], table: usize) -> Vec<ExpressionSet> {
+        let set = |automaton| vec![ExpressionSet { members: members.into(), automaton }];
         let halves = || {
             let (one, other) = members.split_at(members.len() / 2);
-            [Set::join(one, table), Set::join(other, table)]
+            [ExpressionSet::join(one, table), ExpressionSet::join(other, table)]
         };
         if members.len() <= FEW {
             return match automaton(members, table) {
@@ -228,7 +228,7 @@ fn end(automaton: &dense::DFA<Vec<u32>>, text: &[u8]) -> Option<StateID> {
 }
 
 /// That of all expressions; `None`: it would be too large, or one of them cannot be a part of one.
-fn automaton(members: &[Member], table: usize) -> Option<dense::DFA<Vec<u32>>> {
+fn automaton(members: &[RegexEntry], table: usize) -> Option<dense::DFA<Vec<u32>>> {
     let parsed = members.iter().map(|it| {
         let parsed = ParserBuilder::new().utf8(false).build().parse(&whole(&it.text)).ok()?;
         let about = parsed.properties();

@@ -9,8 +9,8 @@ use seaway_model::{
 };
 
 use super::{
-    Numbered, RequestParts, RouteMatch, Text,
-    changes::Change,
+    NumberedRule, RequestParts, RouteMatch, Text,
+    changes::HostChange,
     expressions::{Compiler, Expression, Expressions},
 };
 
@@ -32,19 +32,19 @@ pub(super) struct Paths {
 struct Candidate {
     rule: u32,
     method: Option<Name>,
-    headers: Box<[(Name, Wanted)]>,
-    query: Box<[(Name, Wanted)]>,
+    headers: Box<[(Name, ValueMatcher)]>,
+    query: Box<[(Name, ValueMatcher)]>,
 }
 
 #[derive(Clone, Debug)]
-enum Wanted {
+enum ValueMatcher {
     Exact(Name),
     Pattern(Arc<Regex>),
 }
 
 /// What a match says of the path, as it is looked up.
 #[derive(PartialEq, Eq, Hash)]
-enum Place {
+enum PathKey {
     Exact(Text),
     Pattern,
     Prefix(Text),
@@ -52,17 +52,17 @@ enum Place {
 
 impl Paths {
     /// `places`: where each rule is in the list.
-    pub(super) fn change(&mut self, change: Change<'_>, places: &[u32], compiler: &mut Compiler) {
-        let mut touched: HashMap<Place, Vec<Candidate>> = HashMap::new();
+    pub(super) fn change(&mut self, change: HostChange<'_>, places: &[u32], compiler: &mut Compiler) {
+        let mut touched: HashMap<PathKey, Vec<Candidate>> = HashMap::new();
         for asked in change.gone.iter().flat_map(|it| matches(it)) {
-            touched.entry(Place::of(asked)).or_default();
+            touched.entry(PathKey::of(asked)).or_default();
         }
         let mut patterns = Vec::new();
         for it in &change.fresh {
             for asked in matches(it) {
                 let Some(candidate) = Candidate::new(it.number, asked, compiler) else { continue };
-                match Place::of(asked) {
-                    Place::Pattern => {
+                match PathKey::of(asked) {
+                    PathKey::Pattern => {
                         patterns.extend(expression(it, asked, compiler).map(|it| (it, candidate)));
                     }
                     place => touched.entry(place).or_default().push(candidate),
@@ -72,7 +72,7 @@ impl Paths {
         let mut gone: Vec<u32> = change.gone.iter().map(|it| it.number).collect();
         gone.sort_unstable();
         let stays = |it: &Candidate| gone.binary_search(&it.rule).is_err();
-        if touched.remove(&Place::Pattern).is_some() || !patterns.is_empty() {
+        if touched.remove(&PathKey::Pattern).is_some() || !patterns.is_empty() {
             let staying = self.patterns.iter().filter(|(_, it)| stays(it)).cloned();
             patterns.extend(staying);
             patterns.sort_by_key(|(_, it)| it.rank(places));
@@ -81,12 +81,12 @@ impl Paths {
         }
         for (place, mut list) in touched {
             let (map, text) = match place {
-                Place::Exact(text) => (&mut self.exact, text),
-                Place::Prefix(text) => {
+                PathKey::Exact(text) => (&mut self.exact, text),
+                PathKey::Prefix(text) => {
                     self.deepest = self.deepest.max(text.0.matches('/').count());
                     (&mut self.prefixes, text)
                 }
-                Place::Pattern => continue,
+                PathKey::Pattern => continue,
             };
             let known = map.get(&text).into_iter().flat_map(|it| it.iter());
             list.extend(known.filter(|it| stays(it)).cloned());
@@ -131,28 +131,28 @@ impl Paths {
     }
 }
 
-impl Place {
-    fn of(asked: &Match) -> Place {
+impl PathKey {
+    fn of(asked: &Match) -> PathKey {
         match &asked.path {
-            Some(PathMatch::Exact(path)) => Place::Exact(Text(path.clone())),
-            Some(PathMatch::Regex(_)) => Place::Pattern,
-            Some(PathMatch::Prefix(prefix)) => Place::Prefix(Text(match prefix.trim_end_matches('/') {
+            Some(PathMatch::Exact(path)) => PathKey::Exact(Text(path.clone())),
+            Some(PathMatch::Regex(_)) => PathKey::Pattern,
+            Some(PathMatch::Prefix(prefix)) => PathKey::Prefix(Text(match prefix.trim_end_matches('/') {
                 whole if whole.len() == prefix.len() => prefix.clone(),
                 trimmed => trimmed.into(),
             })),
-            None => Place::Prefix(Text(Name::default())),
+            None => PathKey::Prefix(Text(Name::default())),
         }
     }
 }
 
 /// A rule without matches is for everything.
-fn matches(numbered: &Numbered) -> &[Match] {
+fn matches(numbered: &NumberedRule) -> &[Match] {
     const EVERYTHING: &[Match] =
         &[Match { path: None, method: None, headers: Vec::new(), query: Vec::new() }];
     if numbered.rule.matches.is_empty() { EVERYTHING } else { &numbered.rule.matches }
 }
 
-fn expression(of: &Numbered, asked: &Match, compiler: &mut Compiler) -> Option<Expression> {
+fn expression(of: &NumberedRule, asked: &Match, compiler: &mut Compiler) -> Option<Expression> {
     let Some(PathMatch::Regex(text)) = &asked.path else { return None };
     let namespace = of.rule.owner.object().namespace;
     Some(Expression { text: text.clone(), namespace, regex: compiler.whole(text)? })
@@ -161,7 +161,7 @@ fn expression(of: &Numbered, asked: &Match, compiler: &mut Compiler) -> Option<E
 impl Candidate {
     fn new(rule: u32, asked: &Match, compiler: &mut Compiler) -> Option<Candidate> {
         let mut texts = |all: &[(Name, TextMatch)]| -> Option<Box<[_]>> {
-            all.iter().map(|(name, text)| Some((name.clone(), Wanted::new(text, compiler)?))).collect()
+            all.iter().map(|(name, text)| Some((name.clone(), ValueMatcher::new(text, compiler)?))).collect()
         };
         Some(Candidate {
             rule,
@@ -187,24 +187,24 @@ impl Candidate {
     }
 }
 
-impl Wanted {
-    fn new(text: &TextMatch, compiler: &mut Compiler) -> Option<Wanted> {
+impl ValueMatcher {
+    fn new(text: &TextMatch, compiler: &mut Compiler) -> Option<ValueMatcher> {
         match text {
-            TextMatch::Exact(text) => Some(Wanted::Exact(text.clone())),
-            TextMatch::Regex(pattern) => compiler.whole(pattern).map(Wanted::Pattern),
+            TextMatch::Exact(text) => Some(ValueMatcher::Exact(text.clone())),
+            TextMatch::Regex(pattern) => compiler.whole(pattern).map(ValueMatcher::Pattern),
         }
     }
 
     fn is(&self, value: &[u8]) -> bool {
         match self {
-            Wanted::Exact(text) => text.as_bytes() == value,
-            Wanted::Pattern(pattern) => pattern.is_match(value),
+            ValueMatcher::Exact(text) => text.as_bytes() == value,
+            ValueMatcher::Pattern(pattern) => pattern.is_match(value),
         }
     }
 }
 
 /// The first parameter of that name, its escapes undone.
-fn parameter_is(query: &[u8], wanted: &[u8], text: &Wanted) -> bool {
+fn parameter_is(query: &[u8], wanted: &[u8], text: &ValueMatcher) -> bool {
     let mut parameters = query.split(|byte| *byte == b'&').map(|parameter| {
         let at = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
         let (name, value) = parameter.split_at(at);
@@ -215,12 +215,12 @@ fn parameter_is(query: &[u8], wanted: &[u8], text: &Wanted) -> bool {
         return false;
     };
     match text {
-        Wanted::Exact(text) => unescaped(value, true).eq(text.bytes()),
+        ValueMatcher::Exact(text) => unescaped(value, true).eq(text.bytes()),
         // Few ask with a pattern for what is escaped; they pay for it.
-        Wanted::Pattern(pattern) if value.iter().any(|byte| matches!(byte, b'%' | b'+')) => {
+        ValueMatcher::Pattern(pattern) if value.iter().any(|byte| matches!(byte, b'%' | b'+')) => {
             pattern.is_match(&unescaped(value, true).collect::<Vec<u8>>())
         }
-        Wanted::Pattern(pattern) => pattern.is_match(value),
+        ValueMatcher::Pattern(pattern) => pattern.is_match(value),
     }
 }
 

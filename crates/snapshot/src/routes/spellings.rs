@@ -43,12 +43,12 @@ fn without_parameters(path: &[u8]) -> Vec<u8> {
 }
 
 /// A request by another path.
-pub(super) struct Respelled<'a, R> {
+pub(super) struct RequestWithPath<'a, R> {
     pub(super) request: &'a R,
     pub(super) path: &'a [u8],
 }
 
-impl<R: RequestParts> RequestParts for Respelled<'_, R> {
+impl<R: RequestParts> RequestParts for RequestWithPath<'_, R> {
     fn host(&self) -> &[u8] {
         self.request.host()
     }

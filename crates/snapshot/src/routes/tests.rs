@@ -44,7 +44,7 @@ fn rule(hosts: &[&str], matches: Vec<Match>) -> Arc<Rule> {
     Arc::new(Rule {
         hosts: hosts.iter().map(host).collect(),
         matches,
-        ..Rule::everything_to(balancing::owner(), balancing::pool_id())
+        ..Rule::forward_all(balancing::owner(), balancing::pool_id())
     })
 }
 
@@ -275,7 +275,7 @@ fn answering(code: u16, paths: Vec<Match>) -> Arc<Rule> {
 fn evades(rules: &[Arc<Rule>], target: &'static str) -> bool {
     let (routes, request) = (Routes::compile(rules), get("a.example", target));
     let found = routes.find(&request).expect("everything is below /");
-    routes.evades(&request, (found, &rules[found.rule]), |it| rules.get(it).map(|rule| &**rule))
+    routes.may_bypass_rule(&request, (found, &rules[found.rule]), |it| rules.get(it).map(|rule| &**rule))
 }
 
 #[test]

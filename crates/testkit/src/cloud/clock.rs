@@ -6,22 +6,22 @@ use jiff::Timestamp;
 
 /// The fake's time. It stands still unless a test moves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(Timestamp);
+pub(super) struct FakeTime(Timestamp);
 
-impl Moment {
-    pub(super) fn of(time: SystemTime) -> Moment {
+impl FakeTime {
+    pub(super) fn of(time: SystemTime) -> FakeTime {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Moment(Timestamp::from_second(seconds.cast_signed()).unwrap_or(Timestamp::MAX))
+        FakeTime(Timestamp::from_second(seconds.cast_signed()).unwrap_or(Timestamp::MAX))
     }
 
-    pub(super) fn parsed(text: &str) -> Option<Moment> {
+    pub(super) fn parsed(text: &str) -> Option<FakeTime> {
         // Services write UTC with and without saying so.
-        text.parse().or_else(|_| format!("{text}Z").parse()).ok().map(Moment)
+        text.parse().or_else(|_| format!("{text}Z").parse()).ok().map(FakeTime)
     }
 
     #[must_use]
-    pub(super) fn after(self, time: Duration) -> Moment {
-        Moment(self.0.checked_add(time).unwrap_or(Timestamp::MAX))
+    pub(super) fn after(self, time: Duration) -> FakeTime {
+        FakeTime(self.0.checked_add(time).unwrap_or(Timestamp::MAX))
     }
 
     /// `2026-11-21T03:44:00`

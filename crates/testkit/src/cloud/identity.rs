@@ -15,7 +15,7 @@ use serde_json::json;
 
 use self::{catalog::Endpoint, credentials::Credential, tokens::Token, trusts::Trust};
 use super::{
-    clock::{Ids, Moment},
+    clock::{FakeTime, Ids},
     exchange::{Caller, Refusal, Reply, Request},
     routes::Service,
 };
@@ -35,7 +35,7 @@ const IMPLIED: [(&str, &str); 3] = [("admin", "manager"), ("manager", "member"),
 
 /// Which versions of the identity API are there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Speaks {
+pub enum IdentityVersions {
     #[default]
     V3,
     V2,
@@ -54,7 +54,7 @@ pub(super) struct Identity {
     credentials: BTreeMap<String, Credential>,
     trusts: BTreeMap<String, Trust>,
     pub(super) endpoints: Vec<Endpoint>,
-    pub(super) speaks: Speaks,
+    pub(super) speaks: IdentityVersions,
     /// How long tokens live.
     pub(super) lifetime: Duration,
 }
@@ -130,7 +130,7 @@ impl Identity {
     }
 
     /// Whose token the request carries; nobody's, if it has none that is valid now.
-    pub(super) fn caller(&self, request: &Request, now: Moment) -> Option<Caller> {
+    pub(super) fn caller(&self, request: &Request, now: FakeTime) -> Option<Caller> {
         let token = request.header("x-auth-token")?;
         let found = self.tokens.get(token).filter(|it| it.expires > now)?;
         Some(Caller {

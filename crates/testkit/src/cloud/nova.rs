@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{
-    clock::Moment,
+    clock::FakeTime,
     exchange::{Answer, Refusal, Reply, Request},
-    octavia::Pace,
+    octavia::ChangeDuration,
     routes::{Route, Service, delete, get, post, put},
     state::State,
     store::Table,
@@ -56,7 +56,7 @@ pub(super) struct Nova {
 #[derive(Clone, Debug)]
 struct Pending {
     looks_left: u32,
-    due: Option<Moment>,
+    due: Option<FakeTime>,
 }
 
 fn versions(state: &mut State, request: &Request) -> Answer {
@@ -154,11 +154,11 @@ impl State {
 
     fn server_began(&mut self, id: &str) {
         let pending = match self.octavia.pace {
-            Pace::Looks(looks) => Pending { looks_left: looks, due: None },
-            Pace::Time(time) | Pace::Workers { each: time, .. } => {
+            ChangeDuration::Looks(looks) => Pending { looks_left: looks, due: None },
+            ChangeDuration::Time(time) | ChangeDuration::Workers { each: time, .. } => {
                 Pending { looks_left: u32::MAX, due: Some(self.now.after(time)) }
             }
-            Pace::Never => Pending { looks_left: u32::MAX, due: None },
+            ChangeDuration::Never => Pending { looks_left: u32::MAX, due: None },
         };
         self.nova.pending.insert(id.to_owned(), pending);
     }

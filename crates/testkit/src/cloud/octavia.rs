@@ -33,17 +33,17 @@ pub(super) use self::schema::Kind;
 use self::{
     kinds::{BALANCER, LISTENER, MEMBER, MONITOR, POLICY, POOL, RULE},
     revivals::Revivals,
-    settling::Pending,
+    settling::PendingChange,
 };
 use super::{
-    clock::Moment,
+    clock::FakeTime,
     exchange::{Answer, Caller, Refusal, Reply, Request},
     routes::{Route, Service, delete, get, post, put},
     state::State,
     store::{Row, Table},
 };
 
-pub use self::settling::Pace;
+pub use self::settling::ChangeDuration;
 
 pub(super) const SERVICE: Service =
     Service { prefix: "/load-balancer", versions: &["/v2.0", "/v2", ""], routes: ROUTES, refuse };
@@ -113,7 +113,7 @@ const ROUTES: &[Route] = &[
 #[derive(Clone, Debug, Default)]
 pub(super) struct Octavia {
     /// Until when each is busy.
-    workers: Vec<Moment>,
+    workers: Vec<FakeTime>,
     balancers: Table,
     listeners: Table,
     pools: Table,
@@ -127,10 +127,10 @@ pub(super) struct Octavia {
     zones: Table,
     quotas: BTreeMap<String, BTreeMap<String, i64>>,
     /// What goes on at which load balancer.
-    pending: HashMap<String, Pending>,
+    pending: HashMap<String, PendingChange>,
     pub(super) overlaps: usize,
     revivals: Revivals,
-    pub(super) pace: Pace,
+    pub(super) pace: ChangeDuration,
     pub(super) default_provider: String,
     /// Of its API, the newest version `2.x`.
     pub(super) newest: usize,

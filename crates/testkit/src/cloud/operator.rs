@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cloud, Speaks};
+use super::{Cloud, IdentityVersions};
 
 /// Who may sign in, and what for.
 impl Cloud {
@@ -33,7 +33,7 @@ impl Cloud {
         self.shared.locked().state.identity.lifetime = time;
     }
 
-    pub fn speak(&self, versions: Speaks) {
+    pub fn speak(&self, versions: IdentityVersions) {
         self.shared.locked().state.identity.speaks = versions;
     }
 

@@ -17,8 +17,8 @@ use super::{
     exchange::{Body, Reply, Request},
 };
 use crate::{
-    faults::Trouble,
-    server::{Lost, accept, converse, whole},
+    faults::FaultAction,
+    server::{ConnectionLost, accept, converse, whole},
 };
 
 pub(super) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
@@ -32,7 +32,10 @@ pub(super) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) 
     .await;
 }
 
-async fn respond(request: hyper::Request<Incoming>, shared: &Shared) -> Result<Response<Outgoing>, Lost> {
+async fn respond(
+    request: hyper::Request<Incoming>,
+    shared: &Shared,
+) -> Result<Response<Outgoing>, ConnectionLost> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let request = read(request).await?;
     let (number, struck) = shared.record(&request, &query);
@@ -40,22 +43,24 @@ async fn respond(request: hyper::Request<Incoming>, shared: &Shared) -> Result<R
     let mut cut = false;
     let reply = match trouble {
         None => shared.answer(request),
-        Some(Trouble::Instead { status, headers, body }) => shared.canned(&request, status, headers, body),
-        Some(Trouble::LoseRequest) => return Err(Lost),
-        Some(Trouble::LoseReply) => {
-            shared.answer(request);
-            return Err(Lost);
+        Some(FaultAction::Instead { status, headers, body }) => {
+            shared.canned(&request, status, headers, body)
         }
-        Some(Trouble::CutShort) => {
+        Some(FaultAction::LoseRequest) => return Err(ConnectionLost),
+        Some(FaultAction::LoseReply) => {
+            shared.answer(request);
+            return Err(ConnectionLost);
+        }
+        Some(FaultAction::CutShort) => {
             cut = true;
             shared.answer(request)
         }
-        Some(Trouble::Stale) => shared.answer_from(then, request),
-        Some(Trouble::Hold(hold)) => {
+        Some(FaultAction::Stale) => shared.answer_from(then, request),
+        Some(FaultAction::Hold(hold)) => {
             hold.pass().await;
             shared.answer(request)
         }
-        Some(Trouble::HoldReply(hold)) => {
+        Some(FaultAction::HoldReply(hold)) => {
             let reply = shared.answer(request);
             hold.pass().await;
             reply
@@ -65,7 +70,7 @@ async fn respond(request: hyper::Request<Incoming>, shared: &Shared) -> Result<R
     Ok(written(reply, number, cut))
 }
 
-async fn read(request: hyper::Request<Incoming>) -> Result<Request, Lost> {
+async fn read(request: hyper::Request<Incoming>) -> Result<Request, ConnectionLost> {
     let (head, body) = request.into_parts();
     let headers = head.headers.iter().map(|(name, value)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -130,12 +135,12 @@ enum Stage {
 
 impl HttpBody for Outgoing {
     type Data = Bytes;
-    type Error = Lost;
+    type Error = ConnectionLost;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionLost>>> {
         let (next, now) = match self.stage {
             Stage::Whole => (Stage::Done, Poll::Ready(Some(Ok(Frame::data(self.body.clone()))))),
             Stage::Half => {
@@ -145,7 +150,7 @@ impl HttpBody for Outgoing {
                 context.waker().wake_by_ref();
                 (Stage::Break, Poll::Pending)
             }
-            Stage::Break => (Stage::Done, Poll::Ready(Some(Err(Lost)))),
+            Stage::Break => (Stage::Done, Poll::Ready(Some(Err(ConnectionLost)))),
             Stage::Done => (Stage::Done, Poll::Ready(None)),
         };
         self.stage = next;

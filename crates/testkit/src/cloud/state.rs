@@ -2,7 +2,7 @@
 
 use super::{
     barbican::Barbican,
-    clock::{Ids, Moment},
+    clock::{FakeTime, Ids},
     identity::Identity,
     neutron::Neutron,
     nova::Nova,
@@ -13,7 +13,7 @@ use super::{
 pub(super) struct State {
     /// Where clients find it.
     pub(super) base: String,
-    pub(super) now: Moment,
+    pub(super) now: FakeTime,
     pub(super) ids: Ids,
     pub(super) identity: Identity,
     pub(super) octavia: Octavia,
@@ -24,7 +24,7 @@ pub(super) struct State {
 
 impl State {
     /// A cloud with the users, the projects and the external network that the real rig has, and nothing else.
-    pub(super) fn new(base: &str, now: Moment) -> State {
+    pub(super) fn new(base: &str, now: FakeTime) -> State {
         let mut ids = Ids::default();
         let identity = Identity::new(base, &mut ids);
         let operator = identity.project_id("admin").unwrap_or_default();

@@ -34,7 +34,7 @@ impl Row {
         self.fields.get(name) == Some(&Value::Bool(true))
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> ListOrder {
         (self.created.clone(), self.id.clone())
     }
 }
@@ -44,15 +44,15 @@ pub(super) fn text<'f>(fields: &'f Fields, name: &str) -> &'f str {
 }
 
 /// Creation time and id: the order in which the services list.
-type Place = (String, String);
+type ListOrder = (String, String);
 
 /// All objects of one kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     rows: HashMap<String, Row>,
-    order: BTreeSet<Place>,
-    by_project: HashMap<String, BTreeSet<Place>>,
-    by_parent: HashMap<String, BTreeSet<Place>>,
+    order: BTreeSet<ListOrder>,
+    by_project: HashMap<String, BTreeSet<ListOrder>>,
+    by_parent: HashMap<String, BTreeSet<ListOrder>>,
     by_key: HashMap<String, String>,
 }
 
@@ -121,14 +121,14 @@ impl Table {
 
     fn found<'t>(
         &'t self,
-        index: &'t HashMap<String, BTreeSet<Place>>,
+        index: &'t HashMap<String, BTreeSet<ListOrder>>,
         key: &str,
     ) -> impl Iterator<Item = &'t Row> {
         index.get(key).into_iter().flatten().filter_map(|(_, id)| self.rows.get(id))
     }
 }
 
-fn leave(index: &mut HashMap<String, BTreeSet<Place>>, key: &str, place: &Place) {
+fn leave(index: &mut HashMap<String, BTreeSet<ListOrder>>, key: &str, place: &ListOrder) {
     if let Some(places) = index.get_mut(key) {
         places.remove(place);
         if places.is_empty() {

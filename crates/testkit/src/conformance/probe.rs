@@ -14,11 +14,11 @@ use seaway_model::{Desired, Unit};
 use super::printed;
 
 /// Where an attempt ends: before the step of that number, or after it, when its answer is lost.
-pub(super) type Cut = (usize, bool);
+pub(super) type CutPoint = (usize, bool);
 
 pub(super) struct Probe<'d, D> {
     driver: &'d D,
-    cut: Option<Cut>,
+    cut: Option<CutPoint>,
     /// Each step is taken so often.
     times: usize,
     taken: Mutex<Vec<String>>,
@@ -38,7 +38,7 @@ impl<'d, D: Driver> Probe<'d, D> {
         }
     }
 
-    pub(super) fn cut(self, cut: Option<Cut>) -> Probe<'d, D> {
+    pub(super) fn cut(self, cut: Option<CutPoint>) -> Probe<'d, D> {
         Probe { cut, ..self }
     }
 
@@ -66,7 +66,7 @@ impl<'d, D: Driver> Probe<'d, D> {
         self.was_cut.load(Ordering::Relaxed)
     }
 
-    fn cut_at(&self, here: Cut) -> Result<(), Failure> {
+    fn cut_at(&self, here: CutPoint) -> Result<(), Failure> {
         if self.cut != Some(here) {
             return Ok(());
         }

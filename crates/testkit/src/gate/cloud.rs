@@ -20,30 +20,30 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Answer, Between};
+use super::{Answer, GateState};
 use crate::{
     faults::Fault,
-    server::{Lost, Server, accept, bind, converse, whole},
+    server::{ConnectionLost, Server, accept, bind, converse, whole},
 };
 
 /// A way to the services of an OpenStack on loopback: whoever signs in by it is told that all of them are here.
 #[derive(Debug)]
 pub struct CloudGate {
-    at: Vec<Door>,
-    between: Arc<Between>,
+    at: Vec<ProxiedService>,
+    between: Arc<GateState>,
     _server: Server,
 }
 
 /// When the last change of a load balancer was answered, and how long the next one is held after that.
 #[derive(Debug)]
-struct Pace {
+struct ChangePacing {
     rest: Duration,
     last: Mutex<Option<Instant>>,
 }
 
 /// Where a service is, and where it seems to be.
 #[derive(Clone, Copy, Debug)]
-struct Door {
+struct ProxiedService {
     beyond: SocketAddr,
     here: SocketAddr,
 }
@@ -61,13 +61,13 @@ impl CloudGate {
     pub fn paced(ports: &[u16], rest: Duration) -> CloudGate {
         let opened = ports.iter().map(|port| {
             let (listener, here) = bind(Ipv4Addr::LOCALHOST.into()).expect("a free port");
-            (listener, Door { beyond: (Ipv4Addr::LOCALHOST, *port).into(), here })
+            (listener, ProxiedService { beyond: (Ipv4Addr::LOCALHOST, *port).into(), here })
         });
-        let opened: Vec<(TcpListener, Door)> = opened.collect();
-        let at: Vec<Door> = opened.iter().map(|(_, door)| *door).collect();
-        let between = Arc::<Between>::default();
+        let opened: Vec<(TcpListener, ProxiedService)> = opened.collect();
+        let at: Vec<ProxiedService> = opened.iter().map(|(_, door)| *door).collect();
+        let between = Arc::<GateState>::default();
         let (serves, doors) = (between.clone(), Arc::new(at.clone()));
-        let pace = Arc::new(Pace { rest, last: Mutex::default() });
+        let pace = Arc::new(ChangePacing { rest, last: Mutex::default() });
         let serve = move || async move {
             let each = opened.into_iter().map(|(listener, door)| {
                 accept(listener, {
@@ -127,15 +127,15 @@ impl CloudGate {
 
 async fn respond(
     request: Request<Incoming>,
-    door: Door,
-    doors: Arc<Vec<Door>>,
-    between: Arc<Between>,
-    pace: Arc<Pace>,
-) -> Result<Answer, Lost> {
+    door: ProxiedService,
+    doors: Arc<Vec<ProxiedService>>,
+    between: Arc<GateState>,
+    pace: Arc<ChangePacing>,
+) -> Result<Answer, ConnectionLost> {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.to_string(), head.uri.path().to_owned());
     let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
-    head.uri = target.parse::<Uri>().map_err(|_| Lost)?;
+    head.uri = target.parse::<Uri>().map_err(|_| ConnectionLost)?;
     for name in [CONNECTION, ACCEPT_ENCODING] {
         head.headers.remove(name);
     }
@@ -160,12 +160,16 @@ async fn respond(
     answer
 }
 
-async fn forward(request: Request<Body>, door: Door, doors: Arc<Vec<Door>>) -> Result<Answer, Lost> {
-    let stream = TcpStream::connect(door.beyond).await.map_err(|_| Lost)?;
-    let (mut sender, talk) = handshake(TokioIo::new(stream)).await.map_err(|_| Lost)?;
+async fn forward(
+    request: Request<Body>,
+    door: ProxiedService,
+    doors: Arc<Vec<ProxiedService>>,
+) -> Result<Answer, ConnectionLost> {
+    let stream = TcpStream::connect(door.beyond).await.map_err(|_| ConnectionLost)?;
+    let (mut sender, talk) = handshake(TokioIo::new(stream)).await.map_err(|_| ConnectionLost)?;
     let talk = tokio::spawn(talk);
-    let (mut head, body) = sender.send_request(request).await.map_err(|_| Lost)?.into_parts();
-    let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
+    let (mut head, body) = sender.send_request(request).await.map_err(|_| ConnectionLost)?.into_parts();
+    let body = body.collect().await.map_err(|_| ConnectionLost)?.to_bytes();
     talk.abort();
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION] {
         head.headers.remove(name);
@@ -174,13 +178,17 @@ async fn forward(request: Request<Body>, door: Door, doors: Arc<Vec<Door>>) -> R
 }
 
 /// The catalog, and links, name where services seem to be.
-fn led_here(body: &[u8], doors: &[Door]) -> Vec<u8> {
+fn led_here(body: &[u8], doors: &[ProxiedService]) -> Vec<u8> {
     renamed(body, doors, |it| (it.beyond, it.here))
 }
 
-fn renamed(body: &[u8], doors: &[Door], names: impl Fn(&Door) -> (SocketAddr, SocketAddr)) -> Vec<u8> {
+fn renamed(
+    body: &[u8],
+    doors: &[ProxiedService],
+    names: impl Fn(&ProxiedService) -> (SocketAddr, SocketAddr),
+) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(body) else { return body.to_vec() };
-    let rename = |text: String, door: &Door| {
+    let rename = |text: String, door: &ProxiedService| {
         let (from, to) = names(door);
         text.replace(&from.to_string(), &to.to_string())
     };

@@ -42,7 +42,7 @@ struct Shared {
 
 /// A request below the folder of a kind.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct ApiRequest {
     pub(super) method: Method,
     pub(super) namespace: String,
     /// Nothing for all of a kind.
@@ -56,16 +56,16 @@ pub(super) struct Ask {
 
 /// Who names a kind: a person, or a manifest by its `apiVersion` and `kind`.
 #[derive(Clone, Debug)]
-pub(super) enum Named {
+pub(super) enum KindRef {
     Word(String),
     Manifest(String, String),
 }
 
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum ApiError {
     /// The API server says no.
     Refused(Box<Status>),
-    NoKind(Named),
+    NoKind(KindRef),
     Failed(String),
 }
 
@@ -85,8 +85,8 @@ impl Api {
     /// not there.
     pub(super) fn object(&self, object: &str) -> Result<Option<Value>, String> {
         let (kind, name) = object.split_once('/').unwrap_or((object, ""));
-        let ask = Ask { name: name.to_owned(), ..Ask::in_namespace(DEFAULT) };
-        match self.ask(Named::Word(kind.to_owned()), ask) {
+        let ask = ApiRequest { name: name.to_owned(), ..ApiRequest::in_namespace(DEFAULT) };
+        match self.ask(KindRef::Word(kind.to_owned()), ask) {
             Ok((_, object)) => Ok(Some(object)),
             Err(fault) if fault.is_gone() => Ok(None),
             Err(fault) => Err(fault.to_string()),
@@ -100,7 +100,7 @@ impl Api {
         Some(read.map(|it| template.of(&it)))
     }
 
-    pub(super) fn ask(&self, kind: Named, ask: Ask) -> Result<(Kind, Value), Fault> {
+    pub(super) fn ask(&self, kind: KindRef, ask: ApiRequest) -> Result<(Kind, Value), ApiError> {
         let patience = if ask.method == Method::GET { PATIENCE } else { PATIENCE_OF_CHANGES };
         let shared = self.shared.clone();
         let asked = self.wait(async move {
@@ -119,8 +119,8 @@ impl Api {
     }
 }
 
-fn no_answer<T>() -> Result<T, Fault> {
-    Err(Fault::Failed("no answer".to_owned()))
+fn no_answer<T>() -> Result<T, ApiError> {
+    Err(ApiError::Failed("no answer".to_owned()))
 }
 
 impl Drop for Api {
@@ -138,18 +138,18 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Ask {
-    pub(super) fn in_namespace(namespace: &str) -> Ask {
-        Ask { namespace: namespace.to_owned(), ..Ask::default() }
+impl ApiRequest {
+    pub(super) fn in_namespace(namespace: &str) -> ApiRequest {
+        ApiRequest { namespace: namespace.to_owned(), ..ApiRequest::default() }
     }
 }
 
 impl Shared {
-    async fn ask(&self, named: &Named, ask: &Ask) -> Result<(Kind, Value), Fault> {
+    async fn ask(&self, named: &KindRef, ask: &ApiRequest) -> Result<(Kind, Value), ApiError> {
         let kind = self.kind(named).await?;
         let (kind, mut answer) = match self.send(&kind, ask).await {
             // A definition that was made again may have another version.
-            Err(Fault::Refused(status)) if status.code == 404 && !names_anything(&status) => {
+            Err(ApiError::Refused(status)) if status.code == 404 && !names_anything(&status) => {
                 let kind = self.kind_now(named).await?;
                 let answer = self.send(&kind, ask).await?;
                 (kind, answer)
@@ -160,7 +160,7 @@ impl Shared {
         Ok((kind, answer))
     }
 
-    async fn kind(&self, named: &Named) -> Result<Kind, Fault> {
+    async fn kind(&self, named: &KindRef) -> Result<Kind, ApiError> {
         let known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).find(named);
         match known {
             Some(kind) => Ok(kind),
@@ -168,14 +168,14 @@ impl Shared {
         }
     }
 
-    async fn kind_now(&self, named: &Named) -> Result<Kind, Fault> {
+    async fn kind_now(&self, named: &KindRef) -> Result<Kind, ApiError> {
         let now = Kinds::read(&self.client).await.map_err(fault)?;
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         *kinds = now;
-        kinds.find(named).ok_or_else(|| Fault::NoKind(named.clone()))
+        kinds.find(named).ok_or_else(|| ApiError::NoKind(named.clone()))
     }
 
-    async fn send(&self, kind: &Kind, ask: &Ask) -> Result<Value, Fault> {
+    async fn send(&self, kind: &Kind, ask: &ApiRequest) -> Result<Value, ApiError> {
         let mut path = kind.folder(&ask.namespace);
         if !ask.name.is_empty() {
             path += &format!("/{}{}", ask.name, ask.below);
@@ -188,15 +188,15 @@ impl Shared {
             request = request.header(CONTENT_TYPE, ask.content);
         }
         let request = request.body(ask.body.clone().into_bytes());
-        let request = request.map_err(|it| Fault::Failed(it.to_string()))?;
+        let request = request.map_err(|it| ApiError::Failed(it.to_string()))?;
         self.client.request(request).await.map_err(fault)
     }
 }
 
-fn fault(error: kube::Error) -> Fault {
+fn fault(error: kube::Error) -> ApiError {
     match error {
-        kube::Error::Api(status) => Fault::Refused(status),
-        error => Fault::Failed(error.to_string()),
+        kube::Error::Api(status) => ApiError::Refused(status),
+        error => ApiError::Failed(error.to_string()),
     }
 }
 
@@ -205,25 +205,27 @@ fn names_anything(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|it| !it.name.is_empty())
 }
 
-impl Fault {
+impl ApiError {
     /// The object is not there, though its kind is.
     pub(super) fn is_gone(&self) -> bool {
-        matches!(self, Fault::Refused(status) if status.code == 404 && names_anything(status))
+        matches!(self, ApiError::Refused(status) if status.code == 404 && names_anything(status))
     }
 }
 
 /// In the words of kubectl.
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ApiError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Refused(status) => write!(f, "Error from server ({}): {}", status.reason, status.message),
-            Fault::NoKind(Named::Word(word)) => {
+            ApiError::Refused(status) => {
+                write!(f, "Error from server ({}): {}", status.reason, status.message)
+            }
+            ApiError::NoKind(KindRef::Word(word)) => {
                 write!(f, "error: the server doesn't have a resource type \"{word}\"")
             }
-            Fault::NoKind(Named::Manifest(version, kind)) => {
+            ApiError::NoKind(KindRef::Manifest(version, kind)) => {
                 write!(f, "no matches for kind \"{kind}\" in version \"{version}\"")
             }
-            Fault::Failed(why) => f.write_str(why),
+            ApiError::Failed(why) => f.write_str(why),
         }
     }
 }

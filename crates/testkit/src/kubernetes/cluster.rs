@@ -15,7 +15,7 @@ use super::{
     Node, NodeOptions,
     api::Api,
     kubectl,
-    node::Place,
+    node::NodeContext,
     plane::{API, BRIDGE, ControlPlane, Settings, is_alive, last_line, path},
     pool,
 };
@@ -67,7 +67,7 @@ pub struct Cluster {
     images: BTreeMap<String, Vec<String>>,
     roots: BTreeMap<String, PathBuf>,
     made: AtomicU16,
-    ways: Mutex<Vec<(Weak<Place>, Ways)>>,
+    ways: Mutex<Vec<(Weak<NodeContext>, Ways)>>,
     /// No other test gets it.
     spoilt: AtomicBool,
     api: OnceLock<Api>,
@@ -306,7 +306,7 @@ impl Cluster {
 
     /// Tells everybody in the cluster where the pods of a new node are, and that node where theirs are.
     #[track_caller]
-    pub(super) fn join_pods(&self, place: &Arc<Place>, own: &[String]) {
+    pub(super) fn join_pods(&self, place: &Arc<NodeContext>, own: &[String]) {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let new: Vec<(String, String)> = place.networks().into_iter().zip(own.iter().cloned()).collect();
         for (to, via) in &new {

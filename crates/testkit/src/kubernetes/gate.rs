@@ -18,8 +18,8 @@ use tokio::{sync::watch, time::sleep};
 use super::{Cluster, client};
 use crate::{
     faults::Fault,
-    gate::{Answer, Between},
-    server::{Lost, Server, accept, bind, converse, whole},
+    gate::{Answer, GateState},
+    server::{ConnectionLost, Server, accept, bind, converse, whole},
 };
 
 /// Of an answer that is slow: so many bytes at once, and so long after those before.
@@ -38,12 +38,12 @@ pub struct Gate {
 
 #[derive(Debug, Default)]
 struct Shared {
-    between: Between,
-    line: watch::Sender<Line>,
+    between: GateState,
+    line: watch::Sender<LinkState>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct LinkState {
     frozen: bool,
     /// How often all that was connected became half open.
     stalls: usize,
@@ -170,13 +170,17 @@ async fn serve(listener: std::net::TcpListener, beyond: PathBuf, shared: Arc<Sha
 
 type Passed = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 
-async fn respond(request: Request<Incoming>, shared: Arc<Shared>, client: Client) -> Result<Passed, Lost> {
+async fn respond(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+    client: Client,
+) -> Result<Passed, ConnectionLost> {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.to_string(), head.uri.path().to_owned());
     head.headers.remove(HOST);
     head.headers.remove(CONNECTION);
     let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
-    let passed = async move { client.send(request).await.map_err(|_| Lost) };
+    let passed = async move { client.send(request).await.map_err(|_| ConnectionLost) };
     let answer = shared.between.respond(&method, &path, passed, own_words).await?;
     let slow = shared.line.borrow().slow;
     Ok(if slow { slowly(answer) } else { answer.map(Body::boxed_unsync) })

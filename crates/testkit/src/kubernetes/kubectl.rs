@@ -9,7 +9,7 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use self::arguments::Arguments;
-use super::api::{Api, Ask, DEFAULT, Fault, Named, Template};
+use super::api::{Api, ApiError, ApiRequest, DEFAULT, KindRef, Template};
 
 /// As with kubectl: what a manifest does not say any more goes, if it came with a manifest.
 const APPLY: &str = "fieldManager=kubectl&force=true&fieldValidation=Strict";
@@ -49,15 +49,15 @@ fn apply(api: &Api, arguments: &Arguments<'_>, input: &str) -> Option<Printed> {
             return None;
         }
         let namespace = object.namespace.as_deref().or(wanted).unwrap_or(DEFAULT);
-        let ask = Ask {
+        let ask = ApiRequest {
             method: Method::PATCH,
             name: object.name.clone(),
             query: APPLY.to_owned(),
             content: "application/apply-patch+yaml",
             body: object.text,
-            ..Ask::in_namespace(namespace)
+            ..ApiRequest::in_namespace(namespace)
         };
-        match api.ask(Named::Manifest(object.api_version, object.kind), ask) {
+        match api.ask(KindRef::Manifest(object.api_version, object.kind), ask) {
             Ok((kind, _)) => printed.push(format!("{}/{} applied", kind.shown, object.name)),
             Err(fault) => faults.push(fault.to_string()),
         }
@@ -87,12 +87,12 @@ fn get(api: &Api, arguments: &Arguments<'_>) -> Option<Printed> {
         Some(format!("{key}={}", arguments.flag(flag)?.replace('=', "%3D").replace(',', "%2C")))
     });
     let query = query.collect::<Vec<_>>().join("&");
-    let ask = Ask { name: name.to_owned(), query, ..Ask::in_namespace(arguments.namespace()) };
-    Some(match api.ask(Named::Word(word.to_owned()), ask) {
+    let ask = ApiRequest { name: name.to_owned(), query, ..ApiRequest::in_namespace(arguments.namespace()) };
+    Some(match api.ask(KindRef::Word(word.to_owned()), ask) {
         Ok((kind, object)) => Ok(template.map_or_else(|| names(&kind.shown, &object), |it| it.of(&object))),
         Err(fault) if fault.is_gone() && arguments.is_set("--ignore-not-found") => Ok(String::new()),
         // kubectl may know it by another word.
-        Err(Fault::NoKind(_)) => return None,
+        Err(ApiError::NoKind(_)) => return None,
         Err(fault) => Err(fault.to_string()),
     })
 }
@@ -111,14 +111,14 @@ fn delete(api: &Api, arguments: &Arguments<'_>) -> Option<Printed> {
     }
     let (mut printed, mut faults, mut going) = (Vec::new(), Vec::new(), Vec::new());
     for (word, name) in objects {
-        let at = Ask { name: name.to_owned(), ..Ask::in_namespace(arguments.namespace()) };
-        let ask = Ask {
+        let at = ApiRequest { name: name.to_owned(), ..ApiRequest::in_namespace(arguments.namespace()) };
+        let ask = ApiRequest {
             method: Method::DELETE,
             content: JSON,
             body: json!({"propagationPolicy": "Background"}).to_string(),
             ..at.clone()
         };
-        match api.ask(Named::Word(word.to_owned()), ask) {
+        match api.ask(KindRef::Word(word.to_owned()), ask) {
             Ok((kind, answer)) => {
                 printed.push(format!("{} \"{name}\" deleted", kind.shown));
                 // What goes at once is told of by a Status.
@@ -135,15 +135,15 @@ fn delete(api: &Api, arguments: &Arguments<'_>) -> Option<Printed> {
     Some(if faults.is_empty() { Ok(printed.join("\n")) } else { Err(faults.join("\n")) })
 }
 
-fn until_gone(api: &Api, word: &str, at: &Ask, id: Option<Value>) -> Result<(), String> {
+fn until_gone(api: &Api, word: &str, at: &ApiRequest, id: Option<Value>) -> Result<(), String> {
     let began = Instant::now();
     loop {
-        match api.ask(Named::Word(word.to_owned()), at.clone()) {
+        match api.ask(KindRef::Word(word.to_owned()), at.clone()) {
             // Another of that name.
             Ok((_, now)) if id.as_ref().is_some_and(|it| *it != now["metadata"]["uid"]) => return Ok(()),
             // With its definition all of a kind go.
-            Err(fault) if fault.is_gone() || matches!(fault, Fault::NoKind(_)) => return Ok(()),
-            Err(Fault::Refused(status)) if status.code != 429 && status.code < 500 => return Ok(()),
+            Err(fault) if fault.is_gone() || matches!(fault, ApiError::NoKind(_)) => return Ok(()),
+            Err(ApiError::Refused(status)) if status.code != 429 && status.code < 500 => return Ok(()),
             _ if began.elapsed() > PATIENCE => return Err(format!("{word} {} does not go", at.name)),
             _ => std::thread::sleep(PAUSE),
         }
@@ -165,14 +165,14 @@ fn patch(api: &Api, arguments: &Arguments<'_>) -> Option<Printed> {
         "json" => "application/json-patch+json",
         _ => return None,
     };
-    let ask = Ask {
+    let ask = ApiRequest {
         method: Method::PATCH,
         name: name.to_owned(),
         below: arguments.flag("--subresource").map(|it| format!("/{it}")).unwrap_or_default(),
         query: "fieldManager=kubectl-patch".to_owned(),
         content,
         body: body.to_owned(),
-        ..Ask::in_namespace(arguments.namespace())
+        ..ApiRequest::in_namespace(arguments.namespace())
     };
     Some(changed(api, word, ask, "patched"))
 }
@@ -197,9 +197,9 @@ fn mark(api: &Api, arguments: &Arguments<'_>, field: &str) -> Option<Printed> {
         .collect();
     let mut printed = Vec::new();
     for (word, name) in objects {
-        let at = Ask { name: name.to_owned(), ..Ask::in_namespace(arguments.namespace()) };
+        let at = ApiRequest { name: name.to_owned(), ..ApiRequest::in_namespace(arguments.namespace()) };
         if !arguments.is_set("--overwrite") {
-            let now = match api.ask(Named::Word(word.to_owned()), at.clone()) {
+            let now = match api.ask(KindRef::Word(word.to_owned()), at.clone()) {
                 Ok((_, now)) => now["metadata"][field].clone(),
                 Err(fault) => return Some(Err(fault.to_string())),
             };
@@ -210,7 +210,7 @@ fn mark(api: &Api, arguments: &Arguments<'_>, field: &str) -> Option<Printed> {
                 return Some(Err(format!("error: --overwrite is false, and {word} {name} has {now}")));
             }
         }
-        let ask = Ask {
+        let ask = ApiRequest {
             method: Method::PATCH,
             query: "fieldManager=kubectl-edit".to_owned(),
             content: MERGE,
@@ -225,9 +225,9 @@ fn mark(api: &Api, arguments: &Arguments<'_>, field: &str) -> Option<Printed> {
     Some(Ok(printed.join("\n")))
 }
 
-fn changed(api: &Api, word: &str, ask: Ask, how: &str) -> Printed {
+fn changed(api: &Api, word: &str, ask: ApiRequest, how: &str) -> Printed {
     let name = ask.name.clone();
-    let (kind, _) = api.ask(Named::Word(word.to_owned()), ask).map_err(|it| it.to_string())?;
+    let (kind, _) = api.ask(KindRef::Word(word.to_owned()), ask).map_err(|it| it.to_string())?;
     Ok(format!("{}/{name} {how}", kind.shown))
 }
 
@@ -238,14 +238,14 @@ fn create(api: &Api, arguments: &Arguments<'_>) -> Option<Printed> {
         "clusterrolebinding" | "rolebinding" => binding(name, arguments)?,
         _ => return None,
     };
-    let ask = Ask {
+    let ask = ApiRequest {
         method: Method::POST,
         query: "fieldManager=kubectl-create&fieldValidation=Strict".to_owned(),
         content: JSON,
         body: object.to_string(),
-        ..Ask::in_namespace(arguments.namespace())
+        ..ApiRequest::in_namespace(arguments.namespace())
     };
-    let made = api.ask(Named::Word(word.to_owned()), ask);
+    let made = api.ask(KindRef::Word(word.to_owned()), ask);
     Some(made.map(|(kind, _)| format!("{}/{name} created", kind.shown)).map_err(|it| it.to_string()))
 }
 

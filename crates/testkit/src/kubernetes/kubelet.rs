@@ -29,7 +29,7 @@ use tokio::{
     task::LocalSet,
 };
 
-use super::{access::client, node::Place};
+use super::{access::client, node::NodeContext};
 
 /// Runs until it is dropped, and all pods with it.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Kubelet {
 }
 
 impl Kubelet {
-    pub(super) fn start(place: Arc<Place>) -> Kubelet {
+    pub(super) fn start(place: Arc<NodeContext>) -> Kubelet {
         let (end, ended) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let of = place.clone();
@@ -71,7 +71,7 @@ impl Drop for Kubelet {
     }
 }
 
-async fn work(place: Arc<Place>) {
+async fn work(place: Arc<NodeContext>) {
     let client = client(&place.kubeconfig).await;
     let _proxy = program::kube_proxy(&place);
     let logs = logs::Logs::serve(&place);
@@ -79,7 +79,7 @@ async fn work(place: Arc<Place>) {
     tokio::join!(heart::beat(&place, &client, logs.port), run_pods(&place, &client));
 }
 
-async fn run_pods(place: &Arc<Place>, client: &Client) {
+async fn run_pods(place: &Arc<NodeContext>, client: &Client) {
     let pods: Api<Pod> = Api::all(client.clone());
     let here = watcher::Config::default().fields(&format!("spec.nodeName={}", place.name));
     let mut events = pin!(watcher(pods, here).default_backoff());
@@ -104,7 +104,7 @@ async fn run_pods(place: &Arc<Place>, client: &Client) {
 
 /// A pod that is new begins to live; another one hears how it is wanted now.
 fn tell(
-    place: &Arc<Place>,
+    place: &Arc<NodeContext>,
     client: &Client,
     addresses: &Rc<sandbox::Addresses>,
     told: &mut HashMap<String, watch::Sender<Pod>>,

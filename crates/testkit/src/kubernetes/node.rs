@@ -23,12 +23,12 @@ pub struct NodeOptions {
 pub struct Node {
     // Before the namespace that it works in.
     kubelet: Option<Kubelet>,
-    place: Arc<Place>,
+    place: Arc<NodeContext>,
 }
 
 /// What is known of a node by whoever works on it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct NodeContext {
     pub(super) name: String,
     pub(super) namespace: Namespace,
     pub(super) labels: BTreeMap<String, String>,
@@ -71,7 +71,7 @@ impl Node {
             }
         }
         let own = vec![v4.to_string(), v6.to_string()];
-        let place = Arc::new(Place {
+        let place = Arc::new(NodeContext {
             addresses: if options.addresses.is_empty() { own.clone() } else { options.addresses },
             kubeconfig: cluster.kubeconfig_inside(&format!("system:node:{name}"), &["system:nodes"]),
             proxy_kubeconfig: cluster.kubeconfig_inside("system:kube-proxy", &[]),
@@ -129,7 +129,7 @@ impl Node {
     }
 }
 
-impl Place {
+impl NodeContext {
     /// At its far end, so that the node keeps addresses and routes.
     fn cable(&self, state: &str) {
         self.control.ip(&["link", "set", &self.port, state]);

@@ -25,7 +25,7 @@ use nix::{
     unistd::Pid,
 };
 
-use self::{etcd::Etcd, fresh::Fresh};
+use self::{etcd::Etcd, fresh::Baseline};
 pub(super) use self::{
     listing::{KINDS, array, text},
     network::BRIDGE,
@@ -67,7 +67,7 @@ pub(super) struct ControlPlane {
 /// As it was when it had just come up.
 #[derive(Debug)]
 struct State {
-    fresh: Fresh,
+    fresh: Baseline,
     network: String,
     files: BTreeSet<OsString>,
 }
@@ -122,7 +122,7 @@ impl ControlPlane {
     pub(super) fn remember(&mut self) {
         let network = network::shown(&self.control);
         let files = self.files();
-        let fresh = self.in_runtime(async |etcd, client| Fresh::of(&etcd, &client).await);
+        let fresh = self.in_runtime(async |etcd, client| Baseline::of(&etcd, &client).await);
         self.state = fresh.map(|fresh| State { fresh, network, files });
     }
 

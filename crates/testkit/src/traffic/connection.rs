@@ -20,7 +20,7 @@ use super::{Kind, Target};
 
 /// What somebody said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// The name of whoever answered.
     pub from: String,
     /// Of HTTP: the fields of the answer, a line each, with names in lower case.
@@ -50,7 +50,7 @@ pub(super) enum Connection {
 
 impl Connection {
     /// Opens one, asks, and sees it end.
-    pub(super) async fn ask_once(target: &Target) -> io::Result<Answer> {
+    pub(super) async fn ask_once(target: &Target) -> io::Result<Response> {
         within(target, async { Connection::open(target).await?.ask(target).await }).await
     }
 
@@ -97,14 +97,14 @@ impl Connection {
         }
     }
 
-    pub(super) async fn ask(&mut self, target: &Target) -> io::Result<Answer> {
+    pub(super) async fn ask(&mut self, target: &Target) -> io::Result<Response> {
         match self {
             Connection::Echo(stream, name) => {
                 stream.write_all(WORD).await?;
                 let mut back = [0; WORD.len()];
                 stream.read_exact(&mut back).await?;
                 is_the_word(&back)?;
-                Ok(Answer { from: name.clone(), ..Answer::default() })
+                Ok(Response { from: name.clone(), ..Response::default() })
             }
             Connection::Http(stream) => {
                 let more = if target.kept { "" } else { "Connection: close\r\n" };
@@ -121,7 +121,7 @@ impl Connection {
                 }
                 // A pod tells who asked, too.
                 let from = text(&body).split_whitespace().next().unwrap_or_default().to_owned();
-                Ok(Answer { from, head, is_last })
+                Ok(Response { from, head, is_last })
             }
             Connection::Http2(requests) => {
                 let mut requests = requests.clone().ready().await.map_err(io::Error::other)?;
@@ -137,12 +137,12 @@ impl Connection {
                 if head.status != 200 {
                     return Err(io::Error::other(format!("status {}: {}", head.status, text(&body))));
                 }
-                Ok(Answer { from: text(&body), head: lines(&head.headers), is_last: false })
+                Ok(Response { from: text(&body), head: lines(&head.headers), is_last: false })
             }
             Connection::Call { to, from, rest, name } => {
                 send(to, frame(WORD), false).await?;
                 is_the_word(&message(from, rest).await?)?;
-                Ok(Answer { from: name.clone(), ..Answer::default() })
+                Ok(Response { from: name.clone(), ..Response::default() })
             }
             Connection::Udp(socket) => {
                 socket.send(WORD).await?;
@@ -150,7 +150,7 @@ impl Connection {
                 let count = socket.recv(&mut answer).await?;
                 let answer = answer.get(..count).unwrap_or_default();
                 let from = answer.strip_suffix(WORD).ok_or_else(|| io::Error::other("another datagram"))?;
-                Ok(Answer { from: text(from), ..Answer::default() })
+                Ok(Response { from: text(from), ..Response::default() })
             }
         }
     }
@@ -245,7 +245,7 @@ fn call(target: &Target) -> Request<()> {
     asked.body(()).expect("host names make requests")
 }
 
-async fn unary(requests: &mut SendRequest<Bytes>, target: &Target) -> io::Result<Answer> {
+async fn unary(requests: &mut SendRequest<Bytes>, target: &Target) -> io::Result<Response> {
     let (answer, mut to) = requests.send_request(call(target), false).map_err(io::Error::other)?;
     send(&mut to, frame(WORD), true).await?;
     let (head, mut from) = answer.await.map_err(io::Error::other)?.into_parts();
@@ -260,7 +260,7 @@ async fn unary(requests: &mut SendRequest<Bytes>, target: &Target) -> io::Result
     if trailers.get("grpc-status").is_none_or(|it| it != "0") {
         return Err(io::Error::other(format!("the call ended with {trailers:?}")));
     }
-    Ok(Answer { from: text(&name), head: lines(&head.headers), is_last: false })
+    Ok(Response { from: text(&name), head: lines(&head.headers), is_last: false })
 }
 
 /// A message of gRPC, uncompressed.

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Answer, Target,
+    Response, Target,
     connection::{Connection, within},
 };
 use crate::topology::until;
@@ -28,16 +28,16 @@ use crate::topology::until;
 #[derive(Debug)]
 pub struct Load {
     ended: Arc<AtomicBool>,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<LoadResults>>,
     over: blocking::Receiver<()>,
 }
 
 /// What became of the requests to each target, by its name.
 #[derive(Clone, Debug, Default)]
-pub struct Heard(pub BTreeMap<&'static str, Tally>);
+pub struct LoadResults(pub BTreeMap<&'static str, TargetResults>);
 
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct TargetResults {
     /// Requests whose time has come.
     pub due: usize,
     /// How often each name answered.
@@ -60,9 +60,9 @@ pub struct Failure {
     pub error: String,
 }
 
-impl Heard {
+impl LoadResults {
     pub fn answered(&self) -> usize {
-        self.0.values().map(Tally::answered).sum()
+        self.0.values().map(TargetResults::answered).sum()
     }
 
     pub fn due(&self) -> usize {
@@ -95,13 +95,13 @@ impl Heard {
     }
 }
 
-impl Tally {
+impl TargetResults {
     pub fn answered(&self) -> usize {
         self.answers.values().sum()
     }
 }
 
-impl fmt::Display for Heard {
+impl fmt::Display for LoadResults {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, it) in &self.0 {
             let (answered, lost) = (it.answered(), it.failures.len());
@@ -124,7 +124,7 @@ impl fmt::Display for Heard {
 
 impl Load {
     pub(super) fn start(runtime: &Handle, targets: Vec<Target>) -> Load {
-        let heard = Heard(targets.iter().map(|it| (it.name, Tally::default())).collect());
+        let heard = LoadResults(targets.iter().map(|it| (it.name, TargetResults::default())).collect());
         assert_eq!(heard.0.len(), targets.len(), "each target has a name of its own");
         let (ended, heard) = (Arc::<AtomicBool>::default(), Arc::new(Mutex::new(heard)));
         let (tell, over) = blocking::channel();
@@ -136,14 +136,14 @@ impl Load {
         Load { ended, heard, over }
     }
 
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> LoadResults {
         lock(&self.heard).clone()
     }
 
     /// Waits until so many more of each target were answered.
     #[track_caller]
     pub fn goes_on(&self, answers: usize) {
-        let answered = || lock(&self.heard).0.values().map(Tally::answered).collect::<Vec<_>>();
+        let answered = || lock(&self.heard).0.values().map(TargetResults::answered).collect::<Vec<_>>();
         let before = answered();
         until("the load goes on", || {
             answered().iter().zip(&before).all(|(now, before)| *now >= before + answers)
@@ -151,7 +151,7 @@ impl Load {
     }
 
     /// Nothing more is due; what was is waited for.
-    pub fn end(self) -> Heard {
+    pub fn end(self) -> LoadResults {
         self.ended.store(true, Ordering::Relaxed);
         self.over.recv().expect("whoever asks does not panic");
         self.heard()
@@ -164,22 +164,22 @@ impl Drop for Load {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> std::sync::MutexGuard<'_, Heard> {
+fn lock(heard: &Mutex<LoadResults>) -> std::sync::MutexGuard<'_, LoadResults> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One target, with what it takes to ask it.
-struct Asked {
+struct TargetClient {
     target: Arc<Target>,
     /// Of one connection for all.
     queue: Option<mpsc::UnboundedSender<Instant>>,
     next: Instant,
 }
 
-async fn run(targets: Vec<Target>, ended: Arc<AtomicBool>, heard: Arc<Mutex<Heard>>) {
+async fn run(targets: Vec<Target>, ended: Arc<AtomicBool>, heard: Arc<Mutex<LoadResults>>) {
     let (began, mut under_way) = (Instant::now(), JoinSet::new());
     let count = targets.len() as u32;
-    let mut all: Vec<Asked> = Vec::new();
+    let mut all: Vec<TargetClient> = Vec::new();
     for (number, target) in (0..).zip(targets) {
         // Not all at once.
         let next = began + apart(&target) * number / count;
@@ -189,7 +189,7 @@ async fn run(targets: Vec<Target>, ended: Arc<AtomicBool>, heard: Arc<Mutex<Hear
             under_way.spawn(ask_in_turn(target.clone(), due, began, heard.clone()));
             queue
         });
-        all.push(Asked { target, queue, next });
+        all.push(TargetClient { target, queue, next });
     }
     while !ended.load(Ordering::Relaxed) {
         let Some(next) = all.iter_mut().min_by_key(|it| it.next) else { break };
@@ -221,7 +221,7 @@ async fn ask_in_turn(
     target: Arc<Target>,
     mut queue: mpsc::UnboundedReceiver<Instant>,
     began: Instant,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<LoadResults>>,
 ) {
     let mut open: Option<Connection> = None;
     while let Some(due) = queue.recv().await {
@@ -246,12 +246,12 @@ async fn ask_in_turn(
 }
 
 fn note(
-    heard: &Mutex<Heard>,
+    heard: &Mutex<LoadResults>,
     target: &Target,
     began: Instant,
     due: Instant,
     latest: Duration,
-    answer: io::Result<Answer>,
+    answer: io::Result<Response>,
 ) {
     let mut heard = lock(heard);
     let tally = heard.0.entry(target.name).or_default();

@@ -7,14 +7,15 @@ use super::*;
 use crate::Heartbeat;
 
 /// Looks often; how long anything takes is not asserted.
-const OFTEN: Pace = Pace { look: Duration::from_millis(20), limit: Duration::from_millis(200) };
+const OFTEN: WatchdogTimings =
+    WatchdogTimings { look: Duration::from_millis(20), limit: Duration::from_millis(200) };
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn watchdog() -> (Watchdog, Receiver<Fault>) {
+fn watchdog() -> (Watchdog, Receiver<PartFailure>) {
     watchdog_at(OFTEN)
 }
 
-fn watchdog_at(pace: Pace) -> (Watchdog, Receiver<Fault>) {
+fn watchdog_at(pace: WatchdogTimings) -> (Watchdog, Receiver<PartFailure>) {
     let (tell, told) = channel();
     let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
     (watchdog, told)
@@ -22,7 +23,7 @@ fn watchdog_at(pace: Pace) -> (Watchdog, Receiver<Fault>) {
 
 /// A thread that has a turn whenever it is woken, and does in it what the test sends.
 struct Thread {
-    part: Part,
+    part: WatchedPart,
     orders: Sender<Order>,
 }
 
@@ -53,8 +54,8 @@ impl Thread {
     }
 }
 
-fn fault(part: &str, hangs: bool) -> Fault {
-    Fault { part: part.into(), hangs }
+fn fault(part: &str, hangs: bool) -> PartFailure {
+    PartFailure { part: part.into(), hangs }
 }
 
 #[test]
@@ -62,11 +63,11 @@ fn a_thread_that_blocks_is_found_among_those_that_do_not() {
     let (watchdog, told) = watchdog();
     let (well, hung) = (thread("well"), thread("hung"));
     let _watching = watchdog.watch([well.part.clone(), hung.part.clone()]);
-    assert_eq!(watchdog.fault(), None);
+    assert_eq!(watchdog.failure(), None);
     let (release, wait) = channel::<()>();
     hung.order(move || _ = wait.recv());
     assert_eq!(told.recv_timeout(PATIENCE), Ok(fault("hung", true)));
-    assert_eq!(watchdog.fault(), Some(fault("hung", true)));
+    assert_eq!(watchdog.failure(), Some(fault("hung", true)));
     drop(release);
 }
 
@@ -90,7 +91,7 @@ fn a_thread_that_spins_is_found() {
 #[test]
 fn a_thread_that_panics_has_ended() {
     // What a panic prints may take a while.
-    let (watchdog, told) = watchdog_at(Pace { limit: PATIENCE, ..OFTEN });
+    let (watchdog, told) = watchdog_at(WatchdogTimings { limit: PATIENCE, ..OFTEN });
     let dies = thread("dies");
     let _watching = watchdog.watch([dies.part.clone()]);
     dies.order(|| panic!("a test has this thread die"));
@@ -116,7 +117,7 @@ fn parts_that_are_idle_or_wait_for_others_are_well_and_those_that_are_not_watche
     while idle.part.beats() < before + 30 {
         thread::sleep(OFTEN.look);
     }
-    assert_eq!(watchdog.fault(), None);
+    assert_eq!(watchdog.failure(), None);
     drop(watching);
     drop(release);
     waiting.join().expect("it ends");

@@ -1,8 +1,8 @@
 //! The chunked coding (RFC 9112, section 7.1), one piece at a time.
 
 use super::{
-    Field, Limits, Refusal,
-    head::{Lines, Search},
+    Field, HeadError, Limits,
+    head::{HeadEndSearch, HeaderLines},
 };
 
 /// A size line with its extensions. Extensions are dropped: nobody defined one, and some read them otherwise.
@@ -10,7 +10,7 @@ const LINE: usize = 256;
 
 /// What the next bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum ChunkPiece {
     /// Nothing can be said before more bytes come. So many in front are done with.
     More {
         skip: usize,
@@ -20,19 +20,20 @@ pub enum Piece {
         skip: usize,
         length: usize,
     },
-    /// All is over after so many bytes; [`Chunks::trailers`] stand in them.
+    /// All is over after so many bytes; [`ChunkedDecoder::trailers`] stand in them.
     End {
         length: usize,
     },
-    Refused(Refusal),
+    Refused(HeadError),
 }
 
+/// Finds the data in a body with chunked coding.
 #[derive(Clone, Debug, Default)]
-pub struct Chunks {
+pub struct ChunkedDecoder {
     state: State,
     /// Places in the bytes of the piece that ended it.
     pub trailers: Vec<Field>,
-    search: Search,
+    search: HeadEndSearch,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,22 +47,22 @@ enum State {
     Trailers,
 }
 
-impl Chunks {
+impl ChunkedDecoder {
     /// Before the first chunk of the next body.
     pub fn begin(&mut self) {
         self.state = State::Size;
         self.trailers.clear();
-        self.search = Search::default();
+        self.search = HeadEndSearch::default();
     }
 
     /// Looks at the start of `bytes`; what it says is done with is not to be shown again.
-    pub fn next(&mut self, bytes: &[u8], limits: &Limits) -> Piece {
+    pub fn next(&mut self, bytes: &[u8], limits: &Limits) -> ChunkPiece {
         let mut skip = 0;
         loop {
             let rest = bytes.get(skip..).unwrap_or_default();
             match self.state {
                 State::Size => match size_line(rest) {
-                    Ok(None) => return Piece::More { skip },
+                    Ok(None) => return ChunkPiece::More { skip },
                     Ok(Some((0, length))) => {
                         self.state = State::Trailers;
                         skip = skip.saturating_add(length);
@@ -70,24 +71,24 @@ impl Chunks {
                         self.state = State::Data(size);
                         skip = skip.saturating_add(length);
                     }
-                    Err(refusal) => return Piece::Refused(refusal),
+                    Err(refusal) => return ChunkPiece::Refused(refusal),
                 },
                 State::Data(left) => {
                     if rest.is_empty() {
-                        return Piece::More { skip };
+                        return ChunkPiece::More { skip };
                     }
                     let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
                     let left = left.saturating_sub(length as u64);
                     self.state = if left == 0 { State::Break } else { State::Data(left) };
-                    return Piece::Data { skip, length };
+                    return ChunkPiece::Data { skip, length };
                 }
                 State::Break => match rest {
                     [b'\r', b'\n', ..] => {
                         self.state = State::Size;
                         skip = skip.saturating_add(2);
                     }
-                    [] | [b'\r'] => return Piece::More { skip },
-                    _ => return Piece::Refused(Refusal::bad("a chunk longer than its size")),
+                    [] | [b'\r'] => return ChunkPiece::More { skip },
+                    _ => return ChunkPiece::Refused(HeadError::bad("a chunk longer than its size")),
                 },
                 State::Trailers => return self.end(rest, skip, limits),
             }
@@ -95,42 +96,46 @@ impl Chunks {
     }
 
     /// The fields after the last chunk, up to the empty line.
-    fn end(&mut self, rest: &[u8], skip: usize, limits: &Limits) -> Piece {
+    fn end(&mut self, rest: &[u8], skip: usize, limits: &Limits) -> ChunkPiece {
         if rest.starts_with(b"\r\n") {
-            return Piece::End { length: skip.saturating_add(2) };
+            return ChunkPiece::End { length: skip.saturating_add(2) };
         }
         // The bytes in front go first, so that places in the trailers stay true.
         if skip > 0 {
-            return Piece::More { skip };
+            return ChunkPiece::More { skip };
         }
-        let too_long = Refusal::new(431, "trailers that are too long");
+        let too_long = HeadError::new(431, "trailers that are too long");
         let Some(end) = self.search.end(rest) else {
-            return if rest.len() < limits.head { Piece::More { skip } } else { Piece::Refused(too_long) };
+            return if rest.len() < limits.head {
+                ChunkPiece::More { skip }
+            } else {
+                ChunkPiece::Refused(too_long)
+            };
         };
         // However they come: all at once or in pieces.
         if end > limits.head {
-            return Piece::Refused(too_long);
+            return ChunkPiece::Refused(too_long);
         }
-        match Lines::new(rest.get(..end).unwrap_or_default(), 0).fields(&mut self.trailers, limits) {
-            Ok(()) => Piece::End { length: end },
-            Err(refusal) => Piece::Refused(refusal),
+        match HeaderLines::new(rest.get(..end).unwrap_or_default(), 0).fields(&mut self.trailers, limits) {
+            Ok(()) => ChunkPiece::End { length: end },
+            Err(refusal) => ChunkPiece::Refused(refusal),
         }
     }
 }
 
 /// A chunk's size, and the length of its line.
-fn size_line(bytes: &[u8]) -> Result<Option<(u64, usize)>, Refusal> {
+fn size_line(bytes: &[u8]) -> Result<Option<(u64, usize)>, HeadError> {
     let seen = bytes.get(..LINE).unwrap_or(bytes);
     let Some(end) = memchr::memchr(b'\n', seen) else {
         return match seen.len() {
-            LINE => Err(Refusal::bad("a chunk's size line that is too long")),
+            LINE => Err(HeadError::bad("a chunk's size line that is too long")),
             _ => Ok(None),
         };
     };
     let line = seen.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-    let line = line.ok_or(Refusal::bad("a chunk size line that ends with LF instead of CRLF"))?;
+    let line = line.ok_or(HeadError::bad("a chunk size line that ends with LF instead of CRLF"))?;
     let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
-    let wrong = Refusal::bad("an invalid chunk size");
+    let wrong = HeadError::bad("an invalid chunk size");
     // 16 digits are 64 bits.
     if digits == 0 || digits > 16 {
         return Err(wrong);

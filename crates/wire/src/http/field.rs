@@ -1,28 +1,33 @@
 //! Fields, and those among them that mean something on the way.
 
-use super::head::Span;
+use super::head::ByteRange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    pub name: Span,
+    pub name: ByteRange,
     /// Without white space around it.
-    pub value: Span,
-    pub known: Known,
+    pub value: ByteRange,
+    pub known: KnownHeader,
     /// For the next station alone: not passed on (RFC 9110, section 7.6.1).
     pub hop: bool,
 }
 
 impl Field {
-    pub(super) fn new(name: &[u8], at: Span, value: Span) -> Field {
-        let known = Known::of(name);
-        Field { name: at, value, known, hop: known.is_hop() || (known == Known::Other && looks_known(name)) }
+    pub(super) fn new(name: &[u8], at: ByteRange, value: ByteRange) -> Field {
+        let known = KnownHeader::of(name);
+        Field {
+            name: at,
+            value,
+            known,
+            hop: known.is_hop() || (known == KnownHeader::Other && looks_known(name)),
+        }
     }
 }
 
 /// Whether such a field may come after a body: nothing may that frames, leads, or says whose it is (RFC 9110, section
 /// 6.5.1).
 pub fn may_trail(name: &[u8]) -> bool {
-    Known::of(name) == Known::Other && !looks_known(name)
+    KnownHeader::of(name) == KnownHeader::Other && !looks_known(name)
 }
 
 /// `Content_Length` is another field than `Content-Length`, but not to those who hand fields on as variables (CGI and
@@ -37,32 +42,32 @@ fn looks_known(name: &[u8]) -> bool {
     for (to, from) in plain.iter_mut().zip(name) {
         *to = if *from == b'_' { b'-' } else { *from };
     }
-    Known::of(plain) != Known::Other
+    KnownHeader::of(plain) != KnownHeader::Other
 }
 
 macro_rules! known {
     ($($variant:ident = $name:literal),* $(,)?) => {
         /// Fields that a proxy heeds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Known {
+        pub enum KnownHeader {
             Other,
             $($variant),*
         }
 
-        impl Known {
+        impl KnownHeader {
             /// By its name, in any case.
-            pub fn of(name: &[u8]) -> Known {
+            pub fn of(name: &[u8]) -> KnownHeader {
                 // Names of other lengths are ruled out at once.
                 $(if name.len() == $name.len() && name.eq_ignore_ascii_case($name) {
-                    return Known::$variant;
+                    return KnownHeader::$variant;
                 })*
-                Known::Other
+                KnownHeader::Other
             }
 
             pub fn name(self) -> Option<&'static [u8]> {
                 match self {
-                    Known::Other => None,
-                    $(Known::$variant => Some($name)),*
+                    KnownHeader::Other => None,
+                    $(KnownHeader::$variant => Some($name)),*
                 }
             }
         }
@@ -95,9 +100,9 @@ known! {
     ClientCertChain = b"client-cert-chain",
 }
 
-impl Known {
+impl KnownHeader {
     fn is_hop(self) -> bool {
-        use Known::*;
+        use KnownHeader::*;
         matches!(
             self,
             Connection | KeepAlive | ProxyConnection | Te | TransferEncoding | Upgrade | Http2Settings

@@ -2,12 +2,12 @@
 
 use super::{
     bytes,
-    field::{Field, Known},
-    head::{Refusal, Version},
+    field::{Field, KnownHeader},
+    head::{HeadError, Version},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Body {
+pub enum BodyFraming {
     #[default]
     None,
     Length(u64),
@@ -20,7 +20,7 @@ pub enum Body {
 
 /// What the fields of a head say of the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Says {
+pub(super) struct FramingHeaders {
     pub(super) length: Option<u64>,
     pub(super) chunked: bool,
     pub(super) close: bool,
@@ -29,25 +29,29 @@ pub(super) struct Says {
     pub(super) upgrade: bool,
 }
 
-impl Says {
+impl FramingHeaders {
     /// Reads all fields that frame, and marks those that `Connection` names as for one hop.
     #[allow(clippy::indexing_slicing, reason = "`at` runs over the fields, and others are marked meanwhile")]
-    pub(super) fn of(head: &[u8], fields: &mut [Field], version: Version) -> Result<Says, Refusal> {
-        let mut says = Says::default();
+    pub(super) fn of(
+        head: &[u8],
+        fields: &mut [Field],
+        version: Version,
+    ) -> Result<FramingHeaders, HeadError> {
+        let mut says = FramingHeaders::default();
         let mut codings = 0_usize;
         let (mut upgrades, mut hides, mut wants_upgrade) = (false, false, false);
         for at in 0..fields.len() {
             let value = fields[at].value.of(head);
             match fields[at].known {
-                Known::ContentLength => {
+                KnownHeader::ContentLength => {
                     // Two that agree are one too many: somebody before us may have used another.
                     if says.length.is_some() {
-                        return Err(Refusal::bad("more than one Content-Length"));
+                        return Err(HeadError::bad("more than one Content-Length"));
                     }
                     says.length =
-                        Some(bytes::number(value).ok_or(Refusal::bad("an invalid Content-Length"))?);
+                        Some(bytes::number(value).ok_or(HeadError::bad("an invalid Content-Length"))?);
                 }
-                Known::TransferEncoding => {
+                KnownHeader::TransferEncoding => {
                     codings = codings.saturating_add(1);
                     says.chunked = value.eq_ignore_ascii_case(b"chunked");
                     if !says.chunked {
@@ -57,18 +61,18 @@ impl Says {
                         let proper =
                             last.eq_ignore_ascii_case(b"chunked") && bytes::list(value).all(bytes::is_token);
                         return Err(if proper {
-                            Refusal::new(501, "a transfer coding other than chunked")
+                            HeadError::new(501, "a transfer coding other than chunked")
                         } else {
-                            Refusal::bad("a Transfer-Encoding that does not end with chunked")
+                            HeadError::bad("a Transfer-Encoding that does not end with chunked")
                         });
                     }
                 }
-                Known::Upgrade => {
+                KnownHeader::Upgrade => {
                     upgrades |= !value.is_empty();
                     // HTTP/2 in a tunnel: requests in it would follow nobody's rules (it is also obsolete: RFC 9113, 3.1).
                     hides |= bytes::list(value).any(|it| it.eq_ignore_ascii_case(b"h2c"));
                 }
-                Known::Connection => {
+                KnownHeader::Connection => {
                     for token in bytes::list(value) {
                         if token.eq_ignore_ascii_case(b"close") {
                             says.close = true;
@@ -85,13 +89,13 @@ impl Says {
             }
         }
         if codings > 1 {
-            return Err(Refusal::bad("more than one Transfer-Encoding"));
+            return Err(HeadError::bad("more than one Transfer-Encoding"));
         }
         if says.chunked && says.length.is_some() {
-            return Err(Refusal::bad("Content-Length with Transfer-Encoding"));
+            return Err(HeadError::bad("Content-Length with Transfer-Encoding"));
         }
         if says.chunked && version == Version::Http10 {
-            return Err(Refusal::bad("Transfer-Encoding in HTTP/1.0"));
+            return Err(HeadError::bad("Transfer-Encoding in HTTP/1.0"));
         }
         says.upgrade = upgrades && !hides && wants_upgrade && version == Version::Http11;
         Ok(says)
@@ -106,7 +110,7 @@ impl Says {
 /// get rid of it by naming it.
 fn name_hop(head: &[u8], fields: &mut [Field], token: &[u8]) {
     for field in fields {
-        if field.known == Known::Other && field.name.of(head).eq_ignore_ascii_case(token) {
+        if field.known == KnownHeader::Other && field.name.of(head).eq_ignore_ascii_case(token) {
             field.hop = true;
         }
     }

@@ -4,16 +4,16 @@ use super::{bytes, field::Field};
 
 /// Where something stands in the bytes of a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Span {
+pub struct ByteRange {
     pub start: u32,
     pub end: u32,
 }
 
-impl Span {
+impl ByteRange {
     /// A head is far below 4 GiB; what is not is nowhere.
-    pub(super) fn new(start: usize, end: usize) -> Span {
+    pub(super) fn new(start: usize, end: usize) -> ByteRange {
         let narrow = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
-        Span { start: narrow(start), end: narrow(end) }
+        ByteRange { start: narrow(start), end: narrow(end) }
     }
 
     pub fn is_empty(self) -> bool {
@@ -50,39 +50,39 @@ impl Default for Limits {
 
 /// What a status code tells the client, and a few words the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Refusal {
+pub struct HeadError {
     pub status: u16,
     pub why: &'static str,
 }
 
-impl Refusal {
+impl HeadError {
     /// Neither a target nor a version of HTTP/1: an answer in HTTP/1 would not be understood.
-    pub const ANOTHER_PROTOCOL: Refusal = Refusal::bad("a protocol other than HTTP/1");
+    pub const ANOTHER_PROTOCOL: HeadError = HeadError::bad("a protocol other than HTTP/1");
 
-    pub(super) const fn bad(why: &'static str) -> Refusal {
-        Refusal { status: 400, why }
+    pub(super) const fn bad(why: &'static str) -> HeadError {
+        HeadError { status: 400, why }
     }
 
-    pub(super) const fn new(status: u16, why: &'static str) -> Refusal {
-        Refusal { status, why }
+    pub(super) const fn new(status: u16, why: &'static str) -> HeadError {
+        HeadError { status, why }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadProgress {
     /// More bytes are needed.
     More,
     Whole,
-    Refused(Refusal),
+    Refused(HeadError),
 }
 
 /// Looks for the end of a head as bytes come in, each of them once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Search {
+pub(super) struct HeadEndSearch {
     searched: usize,
 }
 
-impl Search {
+impl HeadEndSearch {
     /// Where the empty line ends, whether or not its lines end as they must.
     pub(super) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         while let Some(found) = memchr::memchr(b'\n', bytes.get(self.searched..)?) {
@@ -101,36 +101,36 @@ impl Search {
 }
 
 /// The lines of a head, one after another.
-pub(super) struct Lines<'b> {
+pub(super) struct HeaderLines<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
-impl<'b> Lines<'b> {
-    pub(super) fn new(bytes: &'b [u8], at: usize) -> Lines<'b> {
-        Lines { bytes, at }
+impl<'b> HeaderLines<'b> {
+    pub(super) fn new(bytes: &'b [u8], at: usize) -> HeaderLines<'b> {
+        HeaderLines { bytes, at }
     }
 
     /// The next line without its CRLF, and where it starts.
-    pub(super) fn next(&mut self) -> Result<(usize, &'b [u8]), Refusal> {
+    pub(super) fn next(&mut self) -> Result<(usize, &'b [u8]), HeadError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let end = memchr::memchr(b'\n', rest).ok_or(Refusal::bad("a line without an end"))?;
+        let end = memchr::memchr(b'\n', rest).ok_or(HeadError::bad("a line without an end"))?;
         let line = rest.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-        let line = line.ok_or(Refusal::bad("a line that ends with LF instead of CRLF"))?;
+        let line = line.ok_or(HeadError::bad("a line that ends with LF instead of CRLF"))?;
         let start = self.at;
         self.at = self.at.saturating_add(end).saturating_add(1);
         Ok((start, line))
     }
 
     /// Reads fields up to the empty line.
-    pub(super) fn fields(&mut self, fields: &mut Vec<Field>, limits: &Limits) -> Result<(), Refusal> {
+    pub(super) fn fields(&mut self, fields: &mut Vec<Field>, limits: &Limits) -> Result<(), HeadError> {
         loop {
             let (start, line) = self.next()?;
             if line.is_empty() {
                 return Ok(());
             }
             if fields.len() == limits.fields {
-                return Err(Refusal::new(431, "too many fields"));
+                return Err(HeadError::new(431, "too many fields"));
             }
             fields.push(field(start, line)?);
         }
@@ -138,28 +138,28 @@ impl<'b> Lines<'b> {
 }
 
 #[allow(clippy::arithmetic_side_effects, reason = "places within one head, which the value is a part of")]
-fn field(start: usize, line: &[u8]) -> Result<Field, Refusal> {
+fn field(start: usize, line: &[u8]) -> Result<Field, HeadError> {
     if matches!(line, [b' ' | b'\t', ..]) {
-        return Err(Refusal::bad("a field folded over two lines"));
+        return Err(HeadError::bad("a field folded over two lines"));
     }
     let length = bytes::token_length(line);
     let (name, rest) = line.split_at_checked(length).unwrap_or_default();
     let value = match rest {
         [b':', value @ ..] if length > 0 => bytes::trimmed(value),
-        [b' ' | b'\t', ..] => return Err(Refusal::bad("white space before a colon")),
-        _ => return Err(Refusal::bad("a field with an invalid name")),
+        [b' ' | b'\t', ..] => return Err(HeadError::bad("white space before a colon")),
+        _ => return Err(HeadError::bad("a field with an invalid name")),
     };
     if !bytes::is_value(value) {
-        return Err(Refusal::bad("a control byte in a field"));
+        return Err(HeadError::bad("a control byte in a field"));
     }
     // Of an empty value, the place does not matter.
     let from = if value.is_empty() { length + 1 } else { value.as_ptr() as usize - line.as_ptr() as usize };
-    let value = Span::new(start + from, start + from + value.len());
-    Ok(Field::new(name, Span::new(start, start + length), value))
+    let value = ByteRange::new(start + from, start + from + value.len());
+    Ok(Field::new(name, ByteRange::new(start, start + length), value))
 }
 
 /// `HTTP/1.1` or `HTTP/1.0`.
-pub(super) fn version(bytes: &[u8]) -> Result<Version, Refusal> {
+pub(super) fn version(bytes: &[u8]) -> Result<Version, HeadError> {
     match bytes {
         b"HTTP/1.1" => Ok(Version::Http11),
         b"HTTP/1.0" => Ok(Version::Http10),
@@ -170,9 +170,9 @@ pub(super) fn version(bytes: &[u8]) -> Result<Version, Refusal> {
             if *major == b'1' {
                 Ok(Version::Http11)
             } else {
-                Err(Refusal::new(505, "a version of HTTP that is not supported"))
+                Err(HeadError::new(505, "a version of HTTP that is not supported"))
             }
         }
-        _ => Err(Refusal::bad("an invalid version of HTTP")),
+        _ => Err(HeadError::bad("an invalid version of HTTP")),
     }
 }

@@ -1,10 +1,10 @@
 //! Heads of requests.
 
 use super::{
-    Body, Field, Known, Limits, Reading, Refusal, Span, Version, bytes,
-    framing::Says,
-    head::{self, Lines, Search},
-    target::{self, Target},
+    BodyFraming, ByteRange, Field, HeadError, KnownHeader, Limits, ReadProgress, Version, bytes,
+    framing::FramingHeaders,
+    head::{self, HeadEndSearch, HeaderLines},
+    target::{self, RequestTarget},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,12 +50,12 @@ impl Method {
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub method: Method,
-    pub method_name: Span,
+    pub method_name: ByteRange,
     pub version: Version,
     pub fields: Vec<Field>,
     /// Bytes of the head, its empty line included; what follows is the body.
     pub length: usize,
-    pub body: Body,
+    pub body: BodyFraming,
     /// The connection may serve another request after this one.
     pub persists: bool,
     /// A switch of protocols is asked for (RFC 9110, section 7.8).
@@ -63,56 +63,63 @@ pub struct Request {
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// Whom it is for: of the target if that says so, else of `Host`; empty only in HTTP/1.0.
-    pub authority: Span,
-    target: Target,
-    search: Search,
+    pub authority: ByteRange,
+    target: RequestTarget,
+    search: HeadEndSearch,
 }
 
 impl Request {
     /// Before the first byte of the next head.
     pub fn begin(&mut self) {
-        self.search = Search::default();
+        self.search = HeadEndSearch::default();
         // What cannot be read is nothing in particular.
         self.method = Method::default();
     }
 
     /// Reads the head at the start of `bytes`, which grow from one call to the next.
-    pub fn read(&mut self, bytes: &[u8], limits: &Limits) -> Reading {
+    pub fn read(&mut self, bytes: &[u8], limits: &Limits) -> ReadProgress {
         let Some(end) = self.search.end(bytes) else {
-            return if bytes.len() < limits.head { Reading::More } else { Reading::Refused(too_long(bytes)) };
+            return if bytes.len() < limits.head {
+                ReadProgress::More
+            } else {
+                ReadProgress::Refused(too_long(bytes))
+            };
         };
         if end > limits.head {
-            return Reading::Refused(too_long(bytes));
+            return ReadProgress::Refused(too_long(bytes));
         }
         match self.understand(bytes.get(..end).unwrap_or_default(), limits) {
-            Ok(()) => Reading::Whole,
-            Err(refusal) => Reading::Refused(refusal),
+            Ok(()) => ReadProgress::Whole,
+            Err(refusal) => ReadProgress::Refused(refusal),
         }
     }
 
-    fn understand(&mut self, head: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    fn understand(&mut self, head: &[u8], limits: &Limits) -> Result<(), HeadError> {
         let start: usize = if head.starts_with(b"\r\n") { 2 } else { 0 };
-        let mut lines = Lines::new(head, start);
+        let mut lines = HeaderLines::new(head, start);
         let (_, line) = lines.next()?;
         let length = bytes::token_length(line);
         let (name, rest) = line.split_at(length);
-        let rest =
-            rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("an invalid request line"))?;
-        let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("an invalid request line"))?;
-        let (asked, version) = rest.split_at_checked(space).ok_or(Refusal::bad("an invalid request line"))?;
+        let rest = rest
+            .strip_prefix(b" ")
+            .filter(|_| length > 0)
+            .ok_or(HeadError::bad("an invalid request line"))?;
+        let space = memchr::memrchr(b' ', rest).ok_or(HeadError::bad("an invalid request line"))?;
+        let (asked, version) =
+            rest.split_at_checked(space).ok_or(HeadError::bad("an invalid request line"))?;
         let version = version.strip_prefix(b" ").unwrap_or_default();
         if is_another_protocol(name, asked, version) {
-            return Err(Refusal::ANOTHER_PROTOCOL);
+            return Err(HeadError::ANOTHER_PROTOCOL);
         }
         self.version = head::version(version)?;
         if space > limits.target {
-            return Err(Refusal::new(414, "a target that is too long"));
+            return Err(HeadError::new(414, "a target that is too long"));
         }
         self.method = Method::of(name);
         let end = start.saturating_add(length);
-        self.method_name = Span::new(start, end);
+        self.method_name = ByteRange::new(start, end);
         let at = end.saturating_add(1);
-        self.target = target::target(head, Span::new(at, at.saturating_add(space)), self.method)?;
+        self.target = target::target(head, ByteRange::new(at, at.saturating_add(space)), self.method)?;
         self.fields.clear();
         lines.fields(&mut self.fields, limits)?;
         self.length = head.len();
@@ -120,40 +127,40 @@ impl Request {
         self.address(head)
     }
 
-    fn frame(&mut self, head: &[u8]) -> Result<(), Refusal> {
-        let says = Says::of(head, &mut self.fields, self.version)?;
+    fn frame(&mut self, head: &[u8]) -> Result<(), HeadError> {
+        let says = FramingHeaders::of(head, &mut self.fields, self.version)?;
         self.persists = says.persists(self.version);
         self.body = match (says.chunked, says.length) {
-            (false, None) if self.method == Method::Connect => Body::Tunnel,
-            _ if self.method == Method::Connect => return Err(Refusal::bad("CONNECT with a body")),
-            (true, _) => Body::Chunked,
-            (false, None | Some(0)) => Body::None,
-            (false, Some(length)) => Body::Length(length),
+            (false, None) if self.method == Method::Connect => BodyFraming::Tunnel,
+            _ if self.method == Method::Connect => return Err(HeadError::bad("CONNECT with a body")),
+            (true, _) => BodyFraming::Chunked,
+            (false, None | Some(0)) => BodyFraming::None,
+            (false, Some(length)) => BodyFraming::Length(length),
         };
         // Where a body ends and the other protocol begins is nothing to disagree about.
-        self.upgrade = says.upgrade && self.body == Body::None;
+        self.upgrade = says.upgrade && self.body == BodyFraming::None;
         self.expects_continue = false;
-        for field in self.fields.iter().filter(|field| field.known == Known::Expect) {
+        for field in self.fields.iter().filter(|field| field.known == KnownHeader::Expect) {
             if !field.value.of(head).eq_ignore_ascii_case(b"100-continue") {
-                return Err(Refusal::new(417, "an unknown expectation"));
+                return Err(HeadError::new(417, "an unknown expectation"));
             }
-            self.expects_continue = self.version == Version::Http11 && self.body != Body::None;
+            self.expects_continue = self.version == Version::Http11 && self.body != BodyFraming::None;
         }
         Ok(())
     }
 
-    fn address(&mut self, head: &[u8]) -> Result<(), Refusal> {
-        let mut hosts = self.fields.iter().filter(|field| field.known == Known::Host);
+    fn address(&mut self, head: &[u8]) -> Result<(), HeadError> {
+        let mut hosts = self.fields.iter().filter(|field| field.known == KnownHeader::Host);
         let host = hosts.next().map(|field| field.value);
         if hosts.next().is_some() {
-            return Err(Refusal::bad("more than one Host"));
+            return Err(HeadError::bad("more than one Host"));
         }
         if host.is_none() && self.version == Version::Http11 {
-            return Err(Refusal::bad("no Host"));
+            return Err(HeadError::bad("no Host"));
         }
         let host = host.unwrap_or_default();
         if !host.is_empty() && !target::is_authority(host.of(head), false) {
-            return Err(Refusal::bad("an invalid Host"));
+            return Err(HeadError::bad("an invalid Host"));
         }
         // The target's own authority beats Host (RFC 9112, section 3.2.2).
         self.authority = self.target.authority.unwrap_or(host);
@@ -161,22 +168,22 @@ impl Request {
     }
 
     /// Path and query as they are to be sent on; empty stands for `/`.
-    pub fn path_and_query(&self) -> Span {
+    pub fn path_and_query(&self) -> ByteRange {
         self.target.path
     }
 
-    pub fn path(&self) -> Span {
-        Span { end: self.target.path_end, ..self.target.path }
+    pub fn path(&self) -> ByteRange {
+        ByteRange { end: self.target.path_end, ..self.target.path }
     }
 
     /// Without its `?`.
-    pub fn query(&self) -> Span {
-        let Span { end, .. } = self.target.path;
-        Span { start: self.target.path_end.saturating_add(1).min(end), end }
+    pub fn query(&self) -> ByteRange {
+        let ByteRange { end, .. } = self.target.path;
+        ByteRange { start: self.target.path_end.saturating_add(1).min(end), end }
     }
 
     /// The value of the first field of that kind.
-    pub fn field(&self, known: Known) -> Option<Span> {
+    pub fn field(&self, known: KnownHeader) -> Option<ByteRange> {
         self.fields.iter().find(|field| field.known == known).map(|field| field.value)
     }
 }
@@ -188,11 +195,11 @@ fn is_another_protocol(name: &[u8], target: &[u8], version: &[u8]) -> bool {
     name == b"PRI" || (!is_target && !version.starts_with(b"HTTP/"))
 }
 
-fn too_long(bytes: &[u8]) -> Refusal {
+fn too_long(bytes: &[u8]) -> HeadError {
     if bytes.contains(&b'\n') {
-        Refusal::new(431, "a head that is too long")
+        HeadError::new(431, "a head that is too long")
     } else {
-        Refusal::new(414, "a request line that is too long")
+        HeadError::new(414, "a request line that is too long")
     }
 }
 
@@ -209,7 +216,7 @@ mod tests {
             request.begin();
             request.read(&head.as_bytes()[..length], &limits)
         };
-        assert_eq!(read(63), Reading::More);
-        assert!(matches!(read(64), Reading::Refused(_)));
+        assert_eq!(read(63), ReadProgress::More);
+        assert!(matches!(read(64), ReadProgress::Refused(_)));
     }
 }

@@ -2,58 +2,59 @@
 
 use super::{
     bytes,
-    head::{Refusal, Span},
+    head::{ByteRange, HeadError},
     request::Method,
 };
 
 /// Where a request goes: places in the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     /// Of a target in absolute or authority form.
-    pub(super) authority: Option<Span>,
+    pub(super) authority: Option<ByteRange>,
     /// With its query; empty for an authority, and for an absolute target without one.
-    pub(super) path: Span,
+    pub(super) path: ByteRange,
     /// Where the path ends and `?` or nothing begins.
     pub(super) path_end: u32,
 }
 
-pub(super) fn target(head: &[u8], at: Span, method: Method) -> Result<Target, Refusal> {
+pub(super) fn target(head: &[u8], at: ByteRange, method: Method) -> Result<RequestTarget, HeadError> {
     let text = at.of(head);
     if !bytes::is_target(text) {
-        return Err(Refusal::bad("a byte in the target that is not allowed there"));
+        return Err(HeadError::bad("a byte in the target that is not allowed there"));
     }
     let start = at.start as usize;
-    let whole = |authority, path: Span| Target { authority, path, path_end: end_of_path(head, path) };
+    let whole =
+        |authority, path: ByteRange| RequestTarget { authority, path, path_end: end_of_path(head, path) };
     let found = match text {
         _ if method == Method::Connect => {
             if !is_authority(text, true) {
-                return Err(Refusal::bad("CONNECT to a target that is not a host and a port"));
+                return Err(HeadError::bad("CONNECT to a target that is not a host and a port"));
             }
-            return Ok(whole(Some(at), Span::new(start, start)));
+            return Ok(whole(Some(at), ByteRange::new(start, start)));
         }
         [b'/', ..] => whole(None, at),
         b"*" if method == Method::Options => return Ok(whole(None, at)),
         _ => {
-            let (scheme, rest) = split(text, b"://").ok_or(Refusal::bad("an invalid target"))?;
+            let (scheme, rest) = split(text, b"://").ok_or(HeadError::bad("an invalid target"))?;
             if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-                return Err(Refusal::bad("a target of another scheme"));
+                return Err(HeadError::bad("a target of another scheme"));
             }
             let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
             if !is_authority(rest.get(..length).unwrap_or_default(), false) {
-                return Err(Refusal::bad("a target without a valid host"));
+                return Err(HeadError::bad("a target without a valid host"));
             }
             let from = start.saturating_add(scheme.len()).saturating_add(3);
             let end = from.saturating_add(length);
-            whole(Some(Span::new(from, end)), Span::new(end, at.end as usize))
+            whole(Some(ByteRange::new(from, end)), ByteRange::new(end, at.end as usize))
         }
     };
-    if has_dot_segments(Span { end: found.path_end, ..found.path }.of(head)) {
-        return Err(Refusal::bad("dot segments in the path"));
+    if has_dot_segments(ByteRange { end: found.path_end, ..found.path }.of(head)) {
+        return Err(HeadError::bad("dot segments in the path"));
     }
     Ok(found)
 }
 
-fn end_of_path(head: &[u8], path: Span) -> u32 {
+fn end_of_path(head: &[u8], path: ByteRange) -> u32 {
     let length = path.of(head).iter().position(|byte| *byte == b'?');
     length.map_or(path.end, |length| path.start.saturating_add(length as u32))
 }

@@ -1,23 +1,23 @@
 //! One connection: its streams, their windows, and what is said on them.
 
-mod listen;
+mod incoming;
 mod windows;
 
 use std::collections::VecDeque;
 
 use super::{
-    fields::{Block, Decoder},
+    fields::{Decoder, FieldBlock},
     frame::{
-        self, HEAD, LARGEST, LARGEST_NUMBER, PREFACE, Reason, flag, kind, put_goodbye, put_head, put_reset,
-        put_room, put_settings, setting,
+        self, ErrorCode, HEAD, LARGEST, LARGEST_NUMBER, PREFACE, flag, kind, put_goodbye, put_head,
+        put_reset, put_room, put_settings, setting,
     },
     head::Head,
-    slots::{Key, Slots},
+    stream_table::{StreamKey, StreamTable},
 };
 
 /// What we allow the peer.
 #[derive(Clone, Copy, Debug)]
-pub struct Ours {
+pub struct LocalSettings {
     /// Bytes of a head, each field with 32 more (RFC 9113, section 6.5.2).
     pub head: usize,
     /// Streams at a time.
@@ -35,13 +35,13 @@ pub struct Connection<S> {
     /// Frames to be written.
     pub out: Vec<u8>,
     is_server: bool,
-    ours: Ours,
-    theirs: Theirs,
+    ours: LocalSettings,
+    theirs: PeerSettings,
     decoder: Decoder,
     head: Head,
     /// A head of which not all has come.
-    coming: Option<Box<listen::Coming>>,
-    streams: Slots<Stream<S>>,
+    coming: Option<Box<incoming::PendingHead>>,
+    streams: StreamTable<Stream<S>>,
     /// Streams on which something may still come or go.
     open: u32,
     /// What we may still send, and what the peer may.
@@ -52,14 +52,15 @@ pub struct Connection<S> {
     last: u32,
     /// Those that we have ended lately: the peer may not have heard of it.
     ended: VecDeque<u32>,
-    parting: Parting,
+    parting: GoawayState,
     /// Bytes of the preface that are still to come.
     preface: usize,
     has_said_fields: bool,
 }
 
+/// What the peer allows us.
 #[derive(Clone, Copy, Debug)]
-struct Theirs {
+struct PeerSettings {
     first_window: i64,
     /// No stream has been let say more beyond that.
     most_beyond: i64,
@@ -69,8 +70,9 @@ struct Theirs {
     came: bool,
 }
 
+/// How far the connection is on its way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parting {
+enum GoawayState {
     Not,
     /// The peer was told that it is to open no more streams, and asked whether it has heard that.
     Announced,
@@ -110,7 +112,7 @@ pub enum FrameEvent<'i> {
     Nothing,
     /// A request on a stream of its own; [`Connection::lines`] has its head, but for the last line.
     Request {
-        key: Key,
+        key: StreamKey,
         ends: bool,
         asked: RequestInfo,
     },
@@ -118,29 +120,29 @@ pub enum FrameEvent<'i> {
     Refused,
     /// A head of a response, which [`Connection::lines`] has; after an interim one comes another.
     Response {
-        key: Key,
+        key: StreamKey,
         status: u16,
         ends: bool,
     },
     Data {
-        key: Key,
+        key: StreamKey,
         bytes: &'i [u8],
         ends: bool,
     },
     /// Fields after the body, which [`Connection::lines`] has, and the end.
     Trailers {
-        key: Key,
+        key: StreamKey,
     },
     /// The stream is over before its time.
     Reset {
-        key: Key,
-        reason: Reason,
+        key: StreamKey,
+        reason: ErrorCode,
     },
     /// More may be sent: on this stream, or on all.
     Room {
-        key: Option<Key>,
+        key: Option<StreamKey>,
     },
-    /// The peer wants no more streams, and has not looked at those after this one ([`Connection::give_up_after`]).
+    /// The peer wants no more streams, and has not looked at those after this one ([`Connection::drop_streams_after`]).
     Leaves {
         last: u32,
     },
@@ -160,8 +162,8 @@ pub struct RequestInfo {
 
 /// The connection cannot go on. The peer was told why, in `out`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken {
-    pub reason: Reason,
+pub struct ConnectionError {
+    pub reason: ErrorCode,
     pub why: &'static str,
 }
 
@@ -176,7 +178,7 @@ const FAREWELL: [u8; 8] = *b"farewell";
 
 impl<S> Connection<S> {
     /// `greeted`: the peer's preface was read before.
-    pub fn server(ours: Ours, greeted: bool) -> Connection<S> {
+    pub fn server(ours: LocalSettings, greeted: bool) -> Connection<S> {
         let mut connection = Connection::new(ours, true);
         connection.preface = if greeted { 0 } else { PREFACE.len() };
         put_settings(
@@ -192,7 +194,7 @@ impl<S> Connection<S> {
         connection
     }
 
-    pub fn client(ours: Ours) -> Connection<S> {
+    pub fn client(ours: LocalSettings) -> Connection<S> {
         let mut connection = Connection::new(ours, false);
         connection.out.extend_from_slice(PREFACE);
         put_settings(
@@ -207,12 +209,12 @@ impl<S> Connection<S> {
         connection
     }
 
-    fn new(ours: Ours, is_server: bool) -> Connection<S> {
+    fn new(ours: LocalSettings, is_server: bool) -> Connection<S> {
         Connection {
             out: Vec::new(),
             is_server,
             ours,
-            theirs: Theirs {
+            theirs: PeerSettings {
                 first_window: i64::from(FIRST_WINDOW),
                 most_beyond: 0,
                 streams: FIRST_STREAMS,
@@ -222,14 +224,14 @@ impl<S> Connection<S> {
             decoder: Decoder::default(),
             head: Head::default(),
             coming: None,
-            streams: Slots::default(),
+            streams: StreamTable::default(),
             open: 0,
             window: i64::from(FIRST_WINDOW),
             room: i64::from(ours.connection_window),
             taken: 0,
             last: 0,
             ended: VecDeque::new(),
-            parting: Parting::Not,
+            parting: GoawayState::Not,
             preface: 0,
             has_said_fields: false,
         }
@@ -246,11 +248,11 @@ impl<S> Connection<S> {
         &self.head.lines
     }
 
-    pub fn with(&self, key: Key) -> Option<&S> {
+    pub fn with(&self, key: StreamKey) -> Option<&S> {
         self.streams.of(key).map(|stream| &stream.with)
     }
 
-    pub fn with_mut(&mut self, key: Key) -> Option<&mut S> {
+    pub fn with_mut(&mut self, key: StreamKey) -> Option<&mut S> {
         self.streams.of_mut(key).map(|stream| &mut stream.with)
     }
 
@@ -259,7 +261,7 @@ impl<S> Connection<S> {
     }
 
     /// Of streams on which more may be said.
-    pub fn unsaid(&self) -> impl Iterator<Item = &S> {
+    pub fn sendable_streams(&self) -> impl Iterator<Item = &S> {
         let open = self.streams.iter().filter(|stream| !stream.is_closed && !stream.is_said);
         open.map(|stream| &stream.with)
     }
@@ -279,7 +281,7 @@ impl<S> Connection<S> {
     }
 
     /// Nothing more is to be expected of the stream, in neither direction.
-    pub fn is_closed(&self, key: Key) -> bool {
+    pub fn is_closed(&self, key: StreamKey) -> bool {
         self.streams.of(key).is_none_or(|stream| stream.is_closed)
     }
 
@@ -310,11 +312,11 @@ impl<S> Connection<S> {
 
     /// No stream can be opened any more, whatever ends.
     pub fn is_used_up(&self) -> bool {
-        self.parting != Parting::Not || self.last >= LARGEST_NUMBER - 2
+        self.parting != GoawayState::Not || self.last >= LARGEST_NUMBER - 2
     }
 
     /// Opens a stream with a request.
-    pub fn ask(&mut self, ends: bool, with: S, put: impl FnOnce(&mut Block<'_>)) -> Option<Key> {
+    pub fn ask(&mut self, ends: bool, with: S, put: impl FnOnce(&mut FieldBlock<'_>)) -> Option<StreamKey> {
         if self.is_server || self.is_used_up() || !self.takes_more() {
             return None;
         }
@@ -343,12 +345,12 @@ impl<S> Connection<S> {
     }
 
     /// Says a head, or fields after a body. On a stream that is over nobody hears it.
-    pub fn say(&mut self, key: Key, ends: bool, put: impl FnOnce(&mut Block<'_>)) {
+    pub fn say(&mut self, key: StreamKey, ends: bool, put: impl FnOnce(&mut FieldBlock<'_>)) {
         let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else { return };
         stream.is_said = ends;
         let start = self.out.len();
         put_head(&mut self.out, 0, kind::HEADERS, 0, key.id);
-        let mut block = Block::new(&mut self.out, !std::mem::replace(&mut self.has_said_fields, true));
+        let mut block = FieldBlock::new(&mut self.out, !std::mem::replace(&mut self.has_said_fields, true));
         put(&mut block);
         stream.is_bodiless |= block.asks_head;
         let end_stream = if ends { flag::END_STREAM } else { 0 };
@@ -376,7 +378,7 @@ impl<S> Connection<S> {
     }
 
     /// Ends a stream before its time, if it is not over.
-    pub fn reset(&mut self, key: Key, reason: Reason) {
+    pub fn reset(&mut self, key: StreamKey, reason: ErrorCode) {
         if self.is_closed(key) {
             return;
         }
@@ -389,9 +391,9 @@ impl<S> Connection<S> {
     }
 
     /// The caller needs the stream no more. What is not over is ended; `unread`: bytes that came and nobody took.
-    pub fn let_go(&mut self, key: Key, unread: usize) -> Option<S> {
+    pub fn let_go(&mut self, key: StreamKey, unread: usize) -> Option<S> {
         let stream = self.streams.of(key)?;
-        let reason = if self.is_server && stream.is_said { Reason::NONE } else { Reason::CANCEL };
+        let reason = if self.is_server && stream.is_said { ErrorCode::NONE } else { ErrorCode::CANCEL };
         self.reset(key, reason);
         if !self.ours.is_shared {
             self.release_connection(unread);
@@ -399,13 +401,13 @@ impl<S> Connection<S> {
         self.streams.remove(key).map(|stream| stream.with)
     }
 
-    fn close_if_over(&mut self, key: Key) {
+    fn close_if_over(&mut self, key: StreamKey) {
         if self.streams.of(key).is_some_and(|stream| stream.is_said && stream.has_come) {
             self.close(key);
         }
     }
 
-    fn close(&mut self, key: Key) {
+    fn close(&mut self, key: StreamKey) {
         if let Some(stream) = self.streams.of_mut(key).filter(|stream| !stream.is_closed) {
             stream.is_closed = true;
             self.open = self.open.saturating_sub(1);
@@ -414,28 +416,28 @@ impl<S> Connection<S> {
 
     /// The peer is to open no more streams. Those that are on their way are served, until it has heard that.
     pub fn leave(&mut self) {
-        if self.parting == Parting::Not {
-            self.parting = Parting::Announced;
-            put_goodbye(&mut self.out, LARGEST_NUMBER, Reason::NONE);
+        if self.parting == GoawayState::Not {
+            self.parting = GoawayState::Announced;
+            put_goodbye(&mut self.out, LARGEST_NUMBER, ErrorCode::NONE);
             frame::put(&mut self.out, kind::PING, 0, 0, &FAREWELL);
         }
     }
 
     /// The peer has heard that we leave, and knows which streams are not looked at.
-    pub fn has_left(&self) -> bool {
-        matches!(self.parting, Parting::After(_))
+    pub fn has_sent_goaway(&self) -> bool {
+        matches!(self.parting, GoawayState::After(_))
     }
 
     /// Ends the connection at once.
-    pub fn break_off(&mut self, reason: Reason) {
+    pub fn abort(&mut self, reason: ErrorCode) {
         let last = if self.is_server { self.last } else { 0 };
         put_goodbye(&mut self.out, last, reason);
     }
 
     /// Those after the last one that the peer has looked at are over. Nobody has touched what they asked.
-    pub fn give_up_after(&mut self, last: u32) -> Vec<Key> {
+    pub fn drop_streams_after(&mut self, last: u32) -> Vec<StreamKey> {
         let late = self.streams.iter_mut().filter(|(key, stream)| key.id > last && !stream.is_closed);
-        let late: Vec<Key> = late.map(|(key, _)| key).collect();
+        let late: Vec<StreamKey> = late.map(|(key, _)| key).collect();
         late.iter().for_each(|key| self.close(*key));
         late
     }

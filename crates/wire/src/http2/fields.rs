@@ -3,12 +3,12 @@
 use super::{
     frame::LARGEST,
     huffman,
-    table::{self, Table},
+    table::{self, DynamicTable},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// The field that is read, name before value.
     field: Vec<u8>,
 }
@@ -17,35 +17,39 @@ const KEPT: usize = 1 << 10;
 
 /// The block is none; nothing after it can be understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Garbled;
+pub(super) struct InvalidFieldBlock;
 
 impl Decoder {
     /// Hands each field over, in order.
-    pub(super) fn decode(&mut self, block: &[u8], mut each: impl FnMut(&[u8], &[u8])) -> Result<(), Garbled> {
+    pub(super) fn decode(
+        &mut self,
+        block: &[u8],
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), InvalidFieldBlock> {
         let mut rest = block;
         let mut begun = false;
         while let Some(first) = rest.first().copied() {
             match first {
                 0x80.. => {
                     let number = integer(&mut rest, 7)?;
-                    let (name, value) = self.table.field(number).ok_or(Garbled)?;
+                    let (name, value) = self.table.field(number).ok_or(InvalidFieldBlock)?;
                     each(name, value);
                 }
                 0x20..0x40 if !begun => {
                     let most = integer(&mut rest, 5)?;
-                    self.table.limit(most).ok_or(Garbled)?;
+                    self.table.limit(most).ok_or(InvalidFieldBlock)?;
                     continue;
                 }
-                0x20..0x40 => return Err(Garbled),
+                0x20..0x40 => return Err(InvalidFieldBlock),
                 0x40..0x80 => {
                     let name = self.literal(&mut rest, 6)?;
-                    let (said, value) = self.field.split_at_checked(name).ok_or(Garbled)?;
+                    let (said, value) = self.field.split_at_checked(name).ok_or(InvalidFieldBlock)?;
                     each(said, value);
                     self.table.remember(&self.field, name);
                 }
                 ..0x20 => {
                     let name = self.literal(&mut rest, 4)?;
-                    let (said, value) = self.field.split_at_checked(name).ok_or(Garbled)?;
+                    let (said, value) = self.field.split_at_checked(name).ok_or(InvalidFieldBlock)?;
                     each(said, value);
                 }
             }
@@ -59,11 +63,11 @@ impl Decoder {
     }
 
     /// Reads a field that is spelled out, and tells where its name ends.
-    fn literal(&mut self, rest: &mut &[u8], prefix: u32) -> Result<usize, Garbled> {
+    fn literal(&mut self, rest: &mut &[u8], prefix: u32) -> Result<usize, InvalidFieldBlock> {
         self.field.clear();
         match integer(rest, prefix)? {
             0 => text(rest, &mut self.field)?,
-            number => self.field.extend_from_slice(self.table.field(number).ok_or(Garbled)?.0),
+            number => self.field.extend_from_slice(self.table.field(number).ok_or(InvalidFieldBlock)?.0),
         }
         let name = self.field.len();
         text(rest, &mut self.field)?;
@@ -73,14 +77,14 @@ impl Decoder {
 
 /// RFC 7541, section 5.1. Nothing that is meant here needs more than 28 bits.
 #[allow(clippy::arithmetic_side_effects, reason = "`prefix` is 4 to 7, and no more than 28 bits are added")]
-fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Garbled> {
-    let (first, mut bytes) = rest.split_first().ok_or(Garbled)?;
+fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, InvalidFieldBlock> {
+    let (first, mut bytes) = rest.split_first().ok_or(InvalidFieldBlock)?;
     let most = (1 << prefix) - 1;
     let mut number = usize::from(*first) & most;
     if number == most {
         let mut shift = 0;
         loop {
-            let (byte, after) = bytes.split_first().ok_or(Garbled)?;
+            let (byte, after) = bytes.split_first().ok_or(InvalidFieldBlock)?;
             bytes = after;
             number += usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -88,7 +92,7 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Garbled> {
                 break;
             }
             if shift > 21 {
-                return Err(Garbled);
+                return Err(InvalidFieldBlock);
             }
         }
     }
@@ -96,13 +100,13 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Garbled> {
     Ok(number)
 }
 
-fn text(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
-    let coded = rest.first().ok_or(Garbled)? & 0x80 != 0;
+fn text(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), InvalidFieldBlock> {
+    let coded = rest.first().ok_or(InvalidFieldBlock)? & 0x80 != 0;
     let length = integer(rest, 7)?;
-    let (text, after) = rest.split_at_checked(length).ok_or(Garbled)?;
+    let (text, after) = rest.split_at_checked(length).ok_or(InvalidFieldBlock)?;
     *rest = after;
     if coded {
-        return huffman::decode(text, out).ok_or(Garbled);
+        return huffman::decode(text, out).ok_or(InvalidFieldBlock);
     }
     out.extend_from_slice(text);
     Ok(())
@@ -110,19 +114,19 @@ fn text(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
 
 /// A block of fields that is being written.
 #[derive(Debug)]
-pub struct Block<'o> {
+pub struct FieldBlock<'o> {
     out: &'o mut Vec<u8>,
     /// It is a question to which there is no body in the answer.
     pub(super) asks_head: bool,
 }
 
-impl<'o> Block<'o> {
+impl<'o> FieldBlock<'o> {
     /// `first`: nothing was said on this connection before. Its table is of no use to us, and gone from then on.
-    pub(super) fn new(out: &'o mut Vec<u8>, first: bool) -> Block<'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>, first: bool) -> FieldBlock<'o> {
         if first {
             out.push(0x20);
         }
-        Block { out, asks_head: false }
+        FieldBlock { out, asks_head: false }
     }
 
     pub fn status(&mut self, status: u16) {
@@ -242,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    fn said(decoder: &mut Decoder, block: &[u8]) -> Result<String, Garbled> {
+    fn said(decoder: &mut Decoder, block: &[u8]) -> Result<String, InvalidFieldBlock> {
         let mut all = String::new();
         decoder.decode(block, |name, value| {
             all += &format!("{}: {}\n", String::from_utf8_lossy(name), String::from_utf8_lossy(value));
@@ -286,7 +290,7 @@ mod tests {
             b"\x40",
             b"\x3f",
         ] {
-            assert_eq!(said(&mut Decoder::default(), block), Err(Garbled), "{block:x?}");
+            assert_eq!(said(&mut Decoder::default(), block), Err(InvalidFieldBlock), "{block:x?}");
         }
         assert_eq!(said(&mut Decoder::default(), b"\x20\x3f\xe1\x1f\x82").unwrap(), ":method: GET\n");
     }
@@ -295,7 +299,7 @@ mod tests {
     fn what_a_long_field_needed_is_not_kept() {
         let mut decoder = Decoder::default();
         let mut block = Vec::new();
-        Block::new(&mut block, false).field(b"x", &[b'y'; 50_000]);
+        FieldBlock::new(&mut block, false).field(b"x", &[b'y'; 50_000]);
         said(&mut decoder, &block).unwrap();
         assert!(decoder.field.capacity() <= KEPT, "{}", decoder.field.capacity());
     }
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn what_everybody_knows_is_written_short() {
         let mut out = Vec::new();
-        let mut block = Block::new(&mut out, true);
+        let mut block = FieldBlock::new(&mut out, true);
         block.status(200);
         block.status(503);
         block.method(b"POST");
@@ -330,7 +334,7 @@ mod tests {
             status in 100..1000_u16,
         ) {
             let mut out = Vec::new();
-            let mut block = Block::new(&mut out, false);
+            let mut block = FieldBlock::new(&mut out, false);
             block.status(status);
             fields.iter().for_each(|(name, value)| block.field(name.as_bytes(), value));
             let mut heard = Vec::new();

@@ -41,20 +41,20 @@ pub(super) mod setting {
 
 /// Why a stream or a connection ends (RFC 9113, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reason(pub u32);
+pub struct ErrorCode(pub u32);
 
-impl Reason {
-    pub const NONE: Reason = Reason(0);
-    pub const PROTOCOL: Reason = Reason(1);
-    pub const INTERNAL: Reason = Reason(2);
-    pub const FLOW_CONTROL: Reason = Reason(3);
-    pub const STREAM_CLOSED: Reason = Reason(5);
-    pub const FRAME_SIZE: Reason = Reason(6);
+impl ErrorCode {
+    pub const NONE: ErrorCode = ErrorCode(0);
+    pub const PROTOCOL: ErrorCode = ErrorCode(1);
+    pub const INTERNAL: ErrorCode = ErrorCode(2);
+    pub const FLOW_CONTROL: ErrorCode = ErrorCode(3);
+    pub const STREAM_CLOSED: ErrorCode = ErrorCode(5);
+    pub const FRAME_SIZE: ErrorCode = ErrorCode(6);
     /// It was not looked at, and may be asked again.
-    pub const REFUSED: Reason = Reason(7);
-    pub const CANCEL: Reason = Reason(8);
-    pub const COMPRESSION: Reason = Reason(9);
-    pub const TOO_MUCH: Reason = Reason(11);
+    pub const REFUSED: ErrorCode = ErrorCode(7);
+    pub const CANCEL: ErrorCode = ErrorCode(8);
+    pub const COMPRESSION: ErrorCode = ErrorCode(9);
+    pub const TOO_MUCH: ErrorCode = ErrorCode(11);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,22 +66,22 @@ pub(super) struct Frame<'b> {
 }
 
 /// What is at the start of some bytes.
-pub(super) enum First<'b> {
+pub(super) enum FrameStart<'b> {
     More,
     TooLarge,
     Frame(Frame<'b>),
 }
 
 impl<'b> Frame<'b> {
-    pub(super) fn first(bytes: &'b [u8]) -> First<'b> {
-        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return First::More };
+    pub(super) fn first(bytes: &'b [u8]) -> FrameStart<'b> {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return FrameStart::More };
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         if length > LARGEST {
-            return First::TooLarge;
+            return FrameStart::TooLarge;
         }
-        let Some(payload) = rest.get(..length) else { return First::More };
+        let Some(payload) = rest.get(..length) else { return FrameStart::More };
         let stream = number(&head[5..]) & LARGEST_NUMBER;
-        First::Frame(Frame { kind: head[3], flags: head[4], stream, payload })
+        FrameStart::Frame(Frame { kind: head[3], flags: head[4], stream, payload })
     }
 
     pub(super) fn has(&self, flag: u8) -> bool {
@@ -123,11 +123,11 @@ pub(super) fn put_settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
     }
 }
 
-pub(super) fn put_reset(out: &mut Vec<u8>, stream: u32, reason: Reason) {
+pub(super) fn put_reset(out: &mut Vec<u8>, stream: u32, reason: ErrorCode) {
     put(out, kind::RST_STREAM, 0, stream, &reason.0.to_be_bytes());
 }
 
-pub(super) fn put_goodbye(out: &mut Vec<u8>, last: u32, reason: Reason) {
+pub(super) fn put_goodbye(out: &mut Vec<u8>, last: u32, reason: ErrorCode) {
     put_head(out, 8, kind::GOAWAY, 0, 0);
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&reason.0.to_be_bytes());

@@ -18,11 +18,11 @@ pub(super) struct Head {
     path: Range<usize>,
     protocol: Range<usize>,
     cookies: Vec<u8>,
-    pub(super) facts: Facts,
+    pub(super) facts: HeadFacts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct HeadFacts {
     kind: Kind,
     size: usize,
     most: usize,
@@ -47,7 +47,7 @@ pub(super) enum Kind {
     Trailers,
 }
 
-impl Facts {
+impl HeadFacts {
     pub(super) fn is_too_large(&self) -> bool {
         self.size > self.most
     }
@@ -62,7 +62,7 @@ impl Head {
         [&mut self.method, &mut self.scheme, &mut self.authority, &mut self.path, &mut self.protocol]
             .into_iter()
             .for_each(|it| *it = none.clone());
-        self.facts = Facts { kind, most, begun: kind == Kind::Trailers, ..Facts::default() };
+        self.facts = HeadFacts { kind, most, begun: kind == Kind::Trailers, ..HeadFacts::default() };
     }
 
     /// What the longest heads needed is not kept for the next ones.

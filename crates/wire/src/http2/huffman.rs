@@ -26,7 +26,7 @@ const LONGEST: usize = 30;
 /// Words up to this long are looked up at once.
 const SHORT: u32 = 8;
 
-struct Words {
+struct HuffmanCodes {
     /// By length: the first word, how many there are, and where their bytes begin.
     first: [u32; LONGEST + 1],
     count: [u32; LONGEST + 1],
@@ -36,10 +36,10 @@ struct Words {
     short: [(u8, u8); 256],
 }
 
-static WORDS: Words = words();
+static WORDS: HuffmanCodes = words();
 
-const fn words() -> Words {
-    let mut words = Words {
+const fn words() -> HuffmanCodes {
+    let mut words = HuffmanCodes {
         first: [0; LONGEST + 1],
         count: [0; LONGEST + 1],
         start: [0; LONGEST + 1],

@@ -72,7 +72,7 @@ pub(super) fn number_of(name: &[u8]) -> Option<u8> {
 
 /// What the peer has said before, the newest first.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct DynamicTable {
     said: VecDeque<Entry>,
     size: usize,
     most: usize,
@@ -89,9 +89,9 @@ pub(super) const MOST: usize = 4096;
 /// What an entry costs besides its bytes (RFC 7541, section 4.1).
 pub(super) const OVERHEAD: usize = 32;
 
-impl Default for Table {
-    fn default() -> Table {
-        Table { said: VecDeque::new(), size: 0, most: MOST }
+impl Default for DynamicTable {
+    fn default() -> DynamicTable {
+        DynamicTable { said: VecDeque::new(), size: 0, most: MOST }
     }
 }
 
@@ -101,7 +101,7 @@ impl Entry {
     }
 }
 
-impl Table {
+impl DynamicTable {
     pub(super) fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
         match number.checked_sub(KNOWN.len().saturating_add(1)) {
             None => KNOWN.get(number.checked_sub(1)?).copied(),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_room_is_needed() {
-        let mut table = Table::default();
+        let mut table = DynamicTable::default();
         table.limit(100).unwrap();
         for value in [b"a1", b"b2", b"c3"] {
             table.remember(value, 1);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
 
-use super::{Ends, Forwarded, Header, Invalid, Origin, Parsed, Tlvs, Transport, V1_MAX, Version};
+use super::{Endpoints, Forwarded, Header, Invalid, Origin, Parsed, Tlvs, Transport, V1_MAX, Version};
 
 const PREFIX: &[u8] = b"PROXY ";
 const UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
@@ -60,14 +60,14 @@ fn origin(line: &[u8]) -> Result<Origin, Invalid> {
         Some(b"UNKNOWN") => Ok(Origin::Unknown),
         Some(b"TCP4") => {
             let (from, to, from_port, to_port) = ends::<Ipv4Addr>(fields)?;
-            Ok(forwarded(Ends::V4 {
+            Ok(forwarded(Endpoints::V4 {
                 source: SocketAddrV4::new(from, from_port),
                 destination: SocketAddrV4::new(to, to_port),
             }))
         }
         Some(b"TCP6") => {
             let (from, to, from_port, to_port) = ends::<Ipv6Addr>(fields)?;
-            Ok(forwarded(Ends::V6 {
+            Ok(forwarded(Endpoints::V6 {
                 source: SocketAddrV6::new(from, from_port, 0, 0),
                 destination: SocketAddrV6::new(to, to_port, 0, 0),
             }))
@@ -76,7 +76,7 @@ fn origin(line: &[u8]) -> Result<Origin, Invalid> {
     }
 }
 
-fn forwarded(ends: Ends) -> Origin {
+fn forwarded(ends: Endpoints) -> Origin {
     Origin::Forwarded(Forwarded { transport: Transport::Stream, ends })
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
-use super::{Ends, Forwarded, Header, Invalid, Origin, Parsed, Transport, Version, crc32c};
+use super::{Endpoints, Forwarded, Header, Invalid, Origin, Parsed, Transport, Version, crc32c};
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family and transport, length of the rest.
@@ -189,24 +189,24 @@ fn family(byte: u8, local: bool) -> Result<Family, Invalid> {
     }
 }
 
-fn forwarded(transport: Transport, ends: Ends) -> Origin {
+fn forwarded(transport: Transport, ends: Endpoints) -> Origin {
     Origin::Forwarded(Forwarded { transport, ends })
 }
 
-fn v4(room: &[u8; V4_ROOM]) -> Ends {
+fn v4(room: &[u8; V4_ROOM]) -> Endpoints {
     let [a, b, c, d, e, f, g, h, ports @ ..] = *room;
     let (from, to) = both_ports(ports);
-    Ends::V4 {
+    Endpoints::V4 {
         source: SocketAddrV4::new(Ipv4Addr::from([a, b, c, d]), from),
         destination: SocketAddrV4::new(Ipv4Addr::from([e, f, g, h]), to),
     }
 }
 
-fn v6(room: &[u8; V6_ROOM]) -> Ends {
+fn v6(room: &[u8; V6_ROOM]) -> Endpoints {
     let (addresses, ports) = room.split_last_chunk().unwrap_or((&[], &[0; 4]));
     let (from, to) = both_ports(*ports);
     let ip = |bytes: Option<&[u8; 16]>| bytes.map_or(Ipv6Addr::UNSPECIFIED, |it| Ipv6Addr::from(*it));
-    Ends::V6 {
+    Endpoints::V6 {
         source: SocketAddrV6::new(ip(addresses.first_chunk()), from, 0, 0),
         destination: SocketAddrV6::new(ip(addresses.last_chunk()), to, 0, 0),
     }

@@ -1,7 +1,7 @@
 //! ClientHellos as clients say them, cut and mangled.
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use seaway_wire::hello::{ClientHello, Hello, read};
+use seaway_wire::hello::{ClientHello, HelloProgress, read};
 
 fn with_length<const N: usize>(content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
@@ -35,14 +35,15 @@ fn records(message: &[u8], size: usize) -> Vec<u8> {
     message.chunks(size).flat_map(|part| [&[22, 3, 1][..], &with_length::<2>(part)].concat()).collect()
 }
 
-fn named(name: &str) -> Hello {
-    Hello::Is(ClientHello { name: Some(name.to_owned()), is_validation: false })
+fn named(name: &str) -> HelloProgress {
+    HelloProgress::Is(ClientHello { name: Some(name.to_owned()), is_validation: false })
 }
 
 #[test]
 fn the_name_is_read_whatever_stands_around_it() {
     let other = extension(16, b"\x00\x03\x02h2");
-    let checked = Hello::Is(ClientHello { name: Some("shop.example".to_owned()), is_validation: true });
+    let checked =
+        HelloProgress::Is(ClientHello { name: Some("shop.example".to_owned()), is_validation: true });
     let protocols = |list: &[u8]| vec![server_name(b"shop.example"), extension(16, &with_length::<2>(list))];
     for (extensions, expected) in [
         (protocols(b"\x0aacme-tls/1"), checked),
@@ -51,8 +52,8 @@ fn the_name_is_read_whatever_stands_around_it() {
         (protocols(b"\x0aacme-tls/2"), named("shop.example")),
         (vec![server_name(b"Shop.Example")], named("shop.example")),
         (vec![other.clone(), server_name(b"a_b.example"), extension(0x0a0a, b"")], named("a_b.example")),
-        (vec![other.clone()], Hello::Is(ClientHello::default())),
-        (vec![], Hello::Is(ClientHello::default())),
+        (vec![other.clone()], HelloProgress::Is(ClientHello::default())),
+        (vec![], HelloProgress::Is(ClientHello::default())),
     ] {
         assert_eq!(read(&records(&message(&extensions), 1 << 14)), expected);
     }
@@ -60,7 +61,11 @@ fn the_name_is_read_whatever_stands_around_it() {
     old.truncate(old.len() - 2);
     let length = old.len() - 4;
     old[1..4].copy_from_slice(&length.to_be_bytes()[5..]);
-    assert_eq!(read(&records(&old, 1 << 14)), Hello::Is(ClientHello::default()), "without any extensions");
+    assert_eq!(
+        read(&records(&old, 1 << 14)),
+        HelloProgress::Is(ClientHello::default()),
+        "without any extensions"
+    );
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn what_no_client_says_is_refused() {
         ("the TLS ClientHello is too large", record(&large)),
         ("more than it says", record(&shorter)),
     ] {
-        assert!(matches!(read(&bytes), Hello::Refused(_)), "{what}: {:?}", read(&bytes));
+        assert!(matches!(read(&bytes), HelloProgress::Refused(_)), "{what}: {:?}", read(&bytes));
     }
     for name in [
         &b""[..],
@@ -100,10 +105,10 @@ fn what_no_client_says_is_refused() {
         &[b'a'; 64],
     ] {
         let told = read(&record(&message(&[server_name(name)])));
-        assert_eq!(told, Hello::Refused("an invalid server name in the TLS ClientHello"), "{name:?}");
+        assert_eq!(told, HelloProgress::Refused("an invalid server name in the TLS ClientHello"), "{name:?}");
     }
     let two_names = extension(0, &with_length::<2>(&[0, 0, 1, b'a', 0, 0, 1, b'b']));
-    assert!(matches!(read(&record(&message(&[two_names]))), Hello::Refused(_)));
+    assert!(matches!(read(&record(&message(&[two_names]))), HelloProgress::Refused(_)));
 }
 
 proptest! {
@@ -123,7 +128,7 @@ proptest! {
         let message = message(&[extension(21, &vec![0; padding]), server_name(name.as_bytes())]);
         let bytes = records(&message, size);
         prop_assert_eq!(read(&bytes), named(&name));
-        prop_assert_eq!(read(&bytes[..end.index(bytes.len())]), Hello::More);
+        prop_assert_eq!(read(&bytes[..end.index(bytes.len())]), HelloProgress::More);
         let followed = [&bytes[..], b"what comes next"].concat();
         prop_assert_eq!(read(&followed), named(&name));
     }

@@ -1,7 +1,7 @@
 //! The chunked coding, however it is cut.
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use seaway_wire::http::{Chunks, Limits, Piece};
+use seaway_wire::http::{ChunkPiece, ChunkedDecoder, Limits};
 
 /// The body, how many bytes were its coding, and its trailers; or that it was refused, or is not whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,27 +13,28 @@ enum End {
 
 /// Feeds the bytes in pieces that end at the cuts.
 fn decode(bytes: &[u8], cuts: &[usize]) -> End {
-    let (mut chunks, mut body, mut done) = (Chunks::default(), Vec::new(), 0);
+    let (mut chunks, mut body, mut done) = (ChunkedDecoder::default(), Vec::new(), 0);
     chunks.begin();
     for end in cuts.iter().copied().chain([bytes.len()]) {
         let end = end.min(bytes.len()).max(done);
         loop {
             let seen = &bytes[done..end];
             match chunks.next(seen, &Limits::default()) {
-                Piece::More { skip: 0 } => break,
-                Piece::More { skip } => done += skip,
-                Piece::Data { skip, length } => {
+                ChunkPiece::More { skip: 0 } => break,
+                ChunkPiece::More { skip } => done += skip,
+                ChunkPiece::Data { skip, length } => {
                     body.extend_from_slice(&seen[skip..skip + length]);
                     done += skip + length;
                 }
-                Piece::End { length } => {
-                    let text =
-                        |span: seaway_wire::http::Span| String::from_utf8_lossy(span.of(seen)).into_owned();
+                ChunkPiece::End { length } => {
+                    let text = |span: seaway_wire::http::ByteRange| {
+                        String::from_utf8_lossy(span.of(seen)).into_owned()
+                    };
                     let trailers =
                         chunks.trailers.iter().map(|it| format!("{}={}", text(it.name), text(it.value)));
                     return End::Whole { body, length: done + length, trailers: trailers.collect() };
                 }
-                Piece::Refused(_) => return End::Refused,
+                ChunkPiece::Refused(_) => return End::Refused,
             }
         }
     }

@@ -1,15 +1,15 @@
 //! Heads of HTTP/1.1: what is understood, and what is refused with which status.
 
 use seaway_wire::http::{
-    Body, Known, Limits, Method, Reading, Refusal, Request, Response, Version, may_trail,
+    BodyFraming, HeadError, KnownHeader, Limits, Method, ReadProgress, Request, Response, Version, may_trail,
 };
 
-fn read(bytes: &[u8]) -> Result<Request, Refusal> {
+fn read(bytes: &[u8]) -> Result<Request, HeadError> {
     let mut request = Request::default();
     match request.read(bytes, &Limits::default()) {
-        Reading::Whole => Ok(request),
-        Reading::Refused(refusal) => Err(refusal),
-        Reading::More => panic!("not whole: {}", String::from_utf8_lossy(bytes)),
+        ReadProgress::Whole => Ok(request),
+        ReadProgress::Refused(refusal) => Err(refusal),
+        ReadProgress::More => panic!("not whole: {}", String::from_utf8_lossy(bytes)),
     }
 }
 
@@ -18,12 +18,12 @@ fn with(method: &str, fields: &str) -> Vec<u8> {
     format!("{method} /x HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes()
 }
 
-fn answer(bytes: &[u8], method: Method) -> Result<Response, Refusal> {
+fn answer(bytes: &[u8], method: Method) -> Result<Response, HeadError> {
     let mut response = Response::default();
     match response.read(bytes, method, &Limits::default()) {
-        Reading::Whole => Ok(response),
-        Reading::Refused(refusal) => Err(refusal),
-        Reading::More => panic!("not whole: {}", String::from_utf8_lossy(bytes)),
+        ReadProgress::Whole => Ok(response),
+        ReadProgress::Refused(refusal) => Err(refusal),
+        ReadProgress::More => panic!("not whole: {}", String::from_utf8_lossy(bytes)),
     }
 }
 
@@ -32,7 +32,7 @@ fn a_plain_request_is_understood() {
     let bytes = b"POST /a/b?c=d HTTP/1.1\r\nHost: shop.example:8080\r\nX-Odd-Case:  v w \r\nContent-Length: 5\r\n\r\nhello";
     let request = read(bytes).unwrap();
     assert_eq!((request.method, request.version), (Method::Post, Version::Http11));
-    assert_eq!((request.body, request.length), (Body::Length(5), bytes.len() - 5));
+    assert_eq!((request.body, request.length), (BodyFraming::Length(5), bytes.len() - 5));
     assert_eq!(request.path().of(bytes), b"/a/b");
     assert_eq!(request.query().of(bytes), b"c=d");
     assert_eq!(request.path_and_query().of(bytes), b"/a/b?c=d");
@@ -57,7 +57,7 @@ fn targets_have_four_forms() {
     ] {
         let bytes = format!("{line}\r\nHost: a\r\n\r\n").into_bytes();
         let request = read(&bytes).unwrap_or_else(|refusal| panic!("{line}: {refusal:?}"));
-        let text = |it: seaway_wire::http::Span| String::from_utf8_lossy(it.of(&bytes)).into_owned();
+        let text = |it: seaway_wire::http::ByteRange| String::from_utf8_lossy(it.of(&bytes)).into_owned();
         assert_eq!(
             (text(request.authority), text(request.path()), text(request.query())),
             (authority.to_owned(), path.to_owned(), query.to_owned()),
@@ -111,11 +111,11 @@ fn request_lines_that_two_might_read_in_two_ways_are_refused() {
 fn what_is_another_protocol_is_known_as_that() {
     for line in ["INVALID CONNECTION PREFACE", "PRI * HTTP/2.0", "EHLO example test"] {
         let refusal = read(format!("{line}\r\n\r\n").as_bytes()).expect_err(line);
-        assert_eq!(refusal, Refusal::ANOTHER_PROTOCOL, "{line}");
+        assert_eq!(refusal, HeadError::ANOTHER_PROTOCOL, "{line}");
     }
     for line in ["GET / http/1.1", "GET /", "GET a HTTP/1.1", "GET / HTTP/2.0", "CONNECT a:1 x"] {
         let refusal = read(format!("{line}\r\n\r\n").as_bytes()).expect_err(line);
-        assert_ne!(refusal, Refusal::ANOTHER_PROTOCOL, "{line}");
+        assert_ne!(refusal, HeadError::ANOTHER_PROTOCOL, "{line}");
     }
 }
 
@@ -174,16 +174,16 @@ fn fields_that_two_might_read_in_two_ways_are_refused() {
 #[test]
 fn a_body_is_framed_by_one_thing() {
     for (method, fields, body) in [
-        ("GET", "", Body::None),
-        ("POST", "", Body::None),
-        ("POST", "Content-Length: 0\r\n", Body::None),
-        ("GET", "Content-Length: 007\r\n", Body::Length(7)),
-        ("POST", "Transfer-Encoding: Chunked\r\n", Body::Chunked),
-        ("POST", "TRANSFER-ENCODING:chunked \r\n", Body::Chunked),
+        ("GET", "", BodyFraming::None),
+        ("POST", "", BodyFraming::None),
+        ("POST", "Content-Length: 0\r\n", BodyFraming::None),
+        ("GET", "Content-Length: 007\r\n", BodyFraming::Length(7)),
+        ("POST", "Transfer-Encoding: Chunked\r\n", BodyFraming::Chunked),
+        ("POST", "TRANSFER-ENCODING:chunked \r\n", BodyFraming::Chunked),
     ] {
         assert_eq!(read(&with(method, fields)).unwrap().body, body, "{method} {fields:?}");
     }
-    assert_eq!(read(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().body, Body::Tunnel);
+    assert_eq!(read(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().body, BodyFraming::Tunnel);
     assert!(read(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n").is_err());
 }
 
@@ -199,7 +199,7 @@ fn what_is_for_one_hop_is_marked() {
     let expected: [&[u8]; 4] = [b"Host", b"x-yours", b"Cookie", b"Content-Length"];
     assert_eq!(going_on, expected, "what frames, routes or identifies cannot be named away");
     assert!(!request.persists);
-    assert_eq!(request.field(Known::Cookie).unwrap().of(&bytes), b"a=b");
+    assert_eq!(request.field(KnownHeader::Cookie).unwrap().of(&bytes), b"a=b");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_name_that_some_read_as_another_goes_no_further() {
     let going_on: Vec<&[u8]> =
         request.fields.iter().filter(|it| !it.hop).map(|it| it.name.of(&bytes)).collect();
     assert_eq!(going_on, [&b"Host"[..], b"x_mine"]);
-    assert_eq!(request.body, Body::None);
+    assert_eq!(request.body, BodyFraming::None);
     for (name, may) in [
         ("Grpc-Status", true),
         ("x_mine", true),
@@ -255,9 +255,9 @@ fn connections_persist_as_their_version_says() {
 fn limits_bind_before_and_after_the_end() {
     let limits = Limits { head: 100, target: 20, fields: 2 };
     let status = |bytes: &[u8]| match Request::default().read(bytes, &limits) {
-        Reading::Refused(refusal) => refusal.status,
-        Reading::Whole => 200,
-        Reading::More => 0,
+        ReadProgress::Refused(refusal) => refusal.status,
+        ReadProgress::Whole => 200,
+        ReadProgress::More => 0,
     };
     assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n\r\n"), 200);
     assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nC: d\r\n\r\n"), 431);
@@ -276,10 +276,14 @@ fn a_head_that_comes_in_pieces_is_the_same() {
     for turn in 0..2 {
         request.begin();
         for cut in 0..whole.length {
-            assert_eq!(request.read(&bytes[..cut], &Limits::default()), Reading::More, "{cut}, turn {turn}");
+            assert_eq!(
+                request.read(&bytes[..cut], &Limits::default()),
+                ReadProgress::More,
+                "{cut}, turn {turn}"
+            );
         }
-        assert_eq!(request.read(bytes, &Limits::default()), Reading::Whole);
-        assert_eq!((request.length, request.body), (whole.length, Body::Chunked));
+        assert_eq!(request.read(bytes, &Limits::default()), ReadProgress::Whole);
+        assert_eq!((request.length, request.body), (whole.length, BodyFraming::Chunked));
     }
 }
 
@@ -287,18 +291,30 @@ fn a_head_that_comes_in_pieces_is_the_same() {
 fn an_answer_is_framed_by_what_was_asked() {
     use Method::{Connect, Get, Head};
     for (head, method, status, body, persists) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", Get, 200, Body::Length(3), true),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", Head, 200, Body::None, true),
-        ("HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n", Get, 200, Body::Chunked, true),
-        ("HTTP/1.1 200 \r\n", Get, 200, Body::UntilClose, false),
-        ("HTTP/1.1 204 No Content\r\n", Get, 204, Body::None, true),
-        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n", Get, 304, Body::None, true),
-        ("HTTP/1.1 100 Continue\r\n", Get, 100, Body::None, true),
-        ("HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n", Get, 101, Body::Tunnel, false),
-        ("HTTP/1.1 200 OK\r\n", Connect, 200, Body::Tunnel, false),
-        ("HTTP/1.1 407 No\r\nContent-Length: 0\r\n", Connect, 407, Body::None, true),
-        ("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n", Get, 200, Body::Length(3), false),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n", Get, 200, Body::Length(3), false),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", Get, 200, BodyFraming::Length(3), true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", Head, 200, BodyFraming::None, true),
+        ("HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n", Get, 200, BodyFraming::Chunked, true),
+        ("HTTP/1.1 200 \r\n", Get, 200, BodyFraming::UntilClose, false),
+        ("HTTP/1.1 204 No Content\r\n", Get, 204, BodyFraming::None, true),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n", Get, 304, BodyFraming::None, true),
+        ("HTTP/1.1 100 Continue\r\n", Get, 100, BodyFraming::None, true),
+        (
+            "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n",
+            Get,
+            101,
+            BodyFraming::Tunnel,
+            false,
+        ),
+        ("HTTP/1.1 200 OK\r\n", Connect, 200, BodyFraming::Tunnel, false),
+        ("HTTP/1.1 407 No\r\nContent-Length: 0\r\n", Connect, 407, BodyFraming::None, true),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n", Get, 200, BodyFraming::Length(3), false),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n",
+            Get,
+            200,
+            BodyFraming::Length(3),
+            false,
+        ),
     ] {
         let response =
             answer(format!("{head}\r\n").as_bytes(), method).unwrap_or_else(|it| panic!("{head}: {it:?}"));

@@ -50,9 +50,9 @@ fn view(services: &[(&str, u64)]) -> View {
     View { services: services.collect(), ..View::default() }
 }
 
-fn text(objects: &mut Objects, view: &View) -> String {
+fn text(objects: &mut ObjectSeries, view: &View) -> String {
     let mut registry = Registry::default();
-    objects.look(view).into_iter().for_each(|it| registry.register_collector(Box::new(it)));
+    objects.update(view).into_iter().for_each(|it| registry.register_collector(Box::new(it)));
     let mut text = String::new();
     encode(&mut text, &registry).expect("a String takes all");
     text
@@ -75,7 +75,7 @@ fn told(all: &[(&str, u64)]) -> Vec<(String, u64)> {
 
 #[test]
 fn what_is_beyond_the_bound_is_summed_and_who_has_series_keeps_them() {
-    let mut objects = Objects::new(SeriesLimits { services: 2, members: 1 });
+    let mut objects = ObjectSeries::new(SeriesLimits { services: 2, members: 1 });
     let first = text(&mut objects, &view(&[("b", 1), ("c", 2), ("d", 4), ("e", 8)]));
     assert_eq!(requests(&first), told(&[("b", 1), ("c", 2), ("other", 12)]));
     for line in [
@@ -97,7 +97,7 @@ fn what_is_beyond_the_bound_is_summed_and_who_has_series_keeps_them() {
 
 #[test]
 fn a_counter_that_began_anew_takes_nothing_back() {
-    let mut objects = Objects::new(SeriesLimits::default());
+    let mut objects = ObjectSeries::new(SeriesLimits::default());
     let counts = [5, 2, 3].map(|total| requests(&text(&mut objects, &view(&[("a", total)])))[0].1);
     assert_eq!(counts, [5, 7, 8]);
     // A member that is gone for good, too.
@@ -108,9 +108,9 @@ fn a_counter_that_began_anew_takes_nothing_back() {
 
 #[test]
 fn without_series_of_services_there_are_none_of_members_either() {
-    let mut objects = Objects::new(SeriesLimits { services: 0, members: 9 });
-    assert!(objects.look(&view(&[("a", 1)])).is_none());
-    let mut objects = Objects::new(SeriesLimits { services: 1, members: 0 });
+    let mut objects = ObjectSeries::new(SeriesLimits { services: 0, members: 9 });
+    assert!(objects.update(&view(&[("a", 1)])).is_none());
+    let mut objects = ObjectSeries::new(SeriesLimits { services: 1, members: 0 });
     assert!(!text(&mut objects, &view(&[("a", 1)])).contains("seaway_member_"));
 }
 
@@ -123,7 +123,7 @@ fn times_are_cumulative_and_those_of_a_pool_that_went_stay() {
     let mut view = view(&[("a", 1)]);
     view.services[0].pools[0].latencies =
         Some(Box::new(Latencies { connect: histogram, ..Latencies::default() }));
-    let mut objects = Objects::new(SeriesLimits::default());
+    let mut objects = ObjectSeries::new(SeriesLimits::default());
     let labels = "namespace=\"default\",service=\"a\"";
     for pools in [1, 0] {
         let text = text(&mut objects, &view);
@@ -143,7 +143,7 @@ fn times_are_cumulative_and_those_of_a_pool_that_went_stay() {
 
 #[test]
 fn no_name_ends_a_line_or_a_label() {
-    let mut objects = Objects::new(SeriesLimits::default());
+    let mut objects = ObjectSeries::new(SeriesLimits::default());
     let text = text(&mut objects, &view(&[("a\"} 1\nseaway_ready 0", 1)]));
     assert!(
         text.lines()

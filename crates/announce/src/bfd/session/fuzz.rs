@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Session, What};
+use super::{BfdState, Session};
 use crate::bfd::{
     packet::{LENGTH, Packet},
     settings::Profile,
@@ -35,7 +35,7 @@ pub(crate) fn hold(bytes: &[u8]) {
         }
         let said = session.tick(now);
         assert!(said.is_none_or(|it| Packet::read(&it.write()) == Some(it)), "what we say is well-formed");
-        assert!(session.what != What::AdminDown, "no packet ends it on our side");
+        assert!(session.what != BfdState::AdminDown, "no packet ends it on our side");
         assert!(session.next() > now, "it does not spin");
         // From nothing to some seconds, as the bytes say.
         now += Duration::from_millis(u64::from(rest[LENGTH - 1]) * 20);

@@ -14,7 +14,7 @@ fn profile(interval: u64, multiplier: u8) -> Profile {
     Profile { transmit: millis(interval), receive: millis(interval), multiplier, ..Profile::default() }
 }
 
-fn packet(state: What, yours: u32) -> Packet {
+fn packet(state: BfdState, yours: u32) -> Packet {
     Packet {
         state,
         diagnostic: Diagnostic::NONE,
@@ -32,17 +32,17 @@ fn packet(state: What, yours: u32) -> Packet {
 }
 
 /// A session that is in that state, at one second.
-fn in_state(what: What) -> Session {
+fn in_state(what: BfdState) -> Session {
     let mut session = Session::new(profile(50, 3), 5, 1, Duration::ZERO);
-    let told: &[What] = match what {
-        What::AdminDown | What::Down => &[],
-        What::Init => &[What::Down],
-        What::Up => &[What::Init],
+    let told: &[BfdState] = match what {
+        BfdState::AdminDown | BfdState::Down => &[],
+        BfdState::Init => &[BfdState::Down],
+        BfdState::Up => &[BfdState::Init],
     };
     for state in told {
         session.receive(&packet(*state, 5), millis(1_000));
     }
-    if what == What::AdminDown {
+    if what == BfdState::AdminDown {
         session.stop(millis(1_000));
     }
     assert_eq!(session.what, what);
@@ -52,7 +52,7 @@ fn in_state(what: What) -> Session {
 /// The diagram of RFC 5880, 6.2.
 #[test]
 fn each_state_follows_from_the_one_before_and_from_what_the_peer_says() {
-    use What::{AdminDown, Down, Init, Up};
+    use BfdState::{AdminDown, Down, Init, Up};
     for (state, told, expected) in [
         (Down, AdminDown, Down),
         (Down, Down, Init),
@@ -77,17 +77,17 @@ fn each_state_follows_from_the_one_before_and_from_what_the_peer_says() {
 
 #[test]
 fn a_session_that_fails_says_why() {
-    let mut session = in_state(What::Up);
+    let mut session = in_state(BfdState::Up);
     assert!(session.tick(millis(1_149)).is_some());
-    assert_eq!(session.what, What::Up);
+    assert_eq!(session.what, BfdState::Up);
     let said = session.tick(millis(1_150)).expect("it says so at once");
-    assert_eq!((said.state, said.diagnostic, said.yours), (What::Down, Diagnostic::EXPIRED, 0));
-    let mut session = in_state(What::Up);
-    session.receive(&packet(What::Down, 5), millis(1_010));
+    assert_eq!((said.state, said.diagnostic, said.yours), (BfdState::Down, Diagnostic::EXPIRED, 0));
+    let mut session = in_state(BfdState::Up);
+    session.receive(&packet(BfdState::Down, 5), millis(1_010));
     assert_eq!(session.diagnostic, Diagnostic::TOLD_DOWN);
-    let said = in_state(What::Up).stop(millis(1_010)).expect("there is a peer");
-    assert_eq!((said.state, said.diagnostic), (What::AdminDown, Diagnostic::ADMINISTRATIVE));
-    assert_eq!(in_state(What::Down).stop(millis(1_010)), None, "no peer was heard");
+    let said = in_state(BfdState::Up).stop(millis(1_010)).expect("there is a peer");
+    assert_eq!((said.state, said.diagnostic), (BfdState::AdminDown, Diagnostic::ADMINISTRATIVE));
+    assert_eq!(in_state(BfdState::Down).stop(millis(1_010)), None, "no peer was heard");
 }
 
 #[test]
@@ -100,20 +100,20 @@ fn a_session_that_is_not_up_sends_once_in_a_second_and_one_that_is_says_so_at_on
     assert!((10..=14).contains(&sent.len()), "{}", sent.len());
     assert!(sent.iter().all(|(_, it)| it.desired_transmit == SLOWEST_START));
     assert!(sent.windows(2).all(|two| (750..=1_001).contains(&(two[1].0 - two[0].0))));
-    session.receive(&packet(What::Init, 5), millis(10_001));
+    session.receive(&packet(BfdState::Init, 5), millis(10_001));
     let said = session.tick(millis(10_001)).expect("at once");
-    assert_eq!((said.state, said.is_poll, said.desired_transmit), (What::Up, true, millis(50)));
+    assert_eq!((said.state, said.is_poll, said.desired_transmit), (BfdState::Up, true, millis(50)));
 }
 
 #[test]
 fn jitter_keeps_intervals_between_three_quarters_and_the_whole() {
     for (multiplier, most) in [(3, 50), (1, 45)] {
-        let mut session = in_state(What::Up);
+        let mut session = in_state(BfdState::Up);
         session.set_profile(profile(50, multiplier), millis(1_000));
         let mut sent = Vec::new();
         for at in 1_000..9_000 {
             let now = millis(at);
-            session.receive(&packet(What::Up, 5), now);
+            session.receive(&packet(BfdState::Up, 5), now);
             sent.extend(session.tick(now).map(|_| at));
         }
         let pauses: Vec<u64> = sent.windows(2).skip(1).map(|two| two[1] - two[0]).collect();
@@ -124,15 +124,15 @@ fn jitter_keeps_intervals_between_three_quarters_and_the_whole() {
 
 #[test]
 fn a_poll_is_repeated_until_it_is_confirmed_and_slower_intervals_hold_from_then() {
-    let mut session = in_state(What::Up);
-    let mut confirm = packet(What::Up, 5);
+    let mut session = in_state(BfdState::Up);
+    let mut confirm = packet(BfdState::Up, 5);
     confirm.is_final = true;
     session.receive(&confirm, millis(1_001));
     session.set_profile(profile(400, 3), millis(1_002));
     let said = session.tick(millis(1_002)).expect("at once");
     assert!(said.is_poll && said.desired_transmit == millis(400));
     assert_eq!(session.interval(), millis(50), "the peer does not know of it yet");
-    session.receive(&packet(What::Up, 5), millis(1_030));
+    session.receive(&packet(BfdState::Up, 5), millis(1_030));
     let said = session.tick(millis(1_060)).expect("as often as before");
     assert!(said.is_poll);
     session.receive(&confirm, millis(1_061));
@@ -147,25 +147,25 @@ fn a_poll_is_repeated_until_it_is_confirmed_and_slower_intervals_hold_from_then(
 
 #[test]
 fn a_poll_of_the_peer_is_answered_at_once_and_never_by_a_poll() {
-    let mut session = in_state(What::Up);
-    let mut poll = packet(What::Up, 5);
+    let mut session = in_state(BfdState::Up);
+    let mut poll = packet(BfdState::Up, 5);
     poll.is_poll = true;
     let answer = session.receive(&poll, millis(1_001)).expect("at once");
     assert!(answer.is_final && !answer.is_poll);
-    assert_eq!(session.receive(&packet(What::Up, 5), millis(1_002)), None);
+    assert_eq!(session.receive(&packet(BfdState::Up, 5), millis(1_002)), None);
 }
 
 #[test]
 fn what_is_for_another_session_changes_nothing() {
-    let mut session = in_state(What::Up);
-    session.receive(&packet(What::Down, 6), millis(1_010));
-    assert_eq!(session.what, What::Up);
+    let mut session = in_state(BfdState::Up);
+    session.receive(&packet(BfdState::Down, 6), millis(1_010));
+    assert_eq!(session.what, BfdState::Up);
 }
 
 #[test]
 fn a_peer_that_wants_to_hear_nothing_is_sent_nothing() {
-    let mut session = in_state(What::Up);
-    let mut quiet = packet(What::Up, 5);
+    let mut session = in_state(BfdState::Up);
+    let mut quiet = packet(BfdState::Up, 5);
     quiet.required_receive = Duration::ZERO;
     quiet.is_final = true;
     session.receive(&quiet, millis(1_001));
@@ -176,31 +176,31 @@ fn a_peer_that_wants_to_hear_nothing_is_sent_nothing() {
 fn a_passive_session_waits_for_its_peer() {
     let mut session = Session::new(Profile { is_passive: true, ..profile(50, 3) }, 5, 1, Duration::ZERO);
     assert!((0..5_000).all(|at| session.tick(millis(at)).is_none()));
-    session.receive(&packet(What::Down, 0), millis(5_000));
-    assert_eq!(session.tick(millis(5_000)).map(|it| it.state), Some(What::Init));
+    session.receive(&packet(BfdState::Down, 0), millis(5_000));
+    assert_eq!(session.tick(millis(5_000)).map(|it| it.state), Some(BfdState::Init));
 }
 
 #[test]
 fn the_next_process_is_up_as_soon_as_the_peer_speaks_to_the_one_before() {
     let mut next = Session::new(profile(50, 3), 5, 1, millis(1_000));
-    next.receive(&packet(What::Up, 0), millis(1_001));
-    assert_eq!(next.what, What::Down, "it does not hear this session");
-    next.receive(&packet(What::Up, 5), millis(1_002));
-    assert_eq!(next.what, What::Up);
+    next.receive(&packet(BfdState::Up, 0), millis(1_001));
+    assert_eq!(next.what, BfdState::Down, "it does not hear this session");
+    next.receive(&packet(BfdState::Up, 5), millis(1_002));
+    assert_eq!(next.what, BfdState::Up);
     let mut late = Session::new(profile(50, 3), 5, 1, millis(1_000));
-    late.receive(&packet(What::Up, 5), millis(1_000) + SUCCESSION);
-    assert_eq!(late.what, What::Down, "the peer notices first that nobody speaks");
-    let mut lost = in_state(What::Up);
-    lost.receive(&packet(What::Down, 5), millis(1_003));
-    lost.receive(&packet(What::Up, 5), millis(1_004));
-    assert_eq!(lost.what, What::Down);
+    late.receive(&packet(BfdState::Up, 5), millis(1_000) + SUCCESSION);
+    assert_eq!(late.what, BfdState::Down, "the peer notices first that nobody speaks");
+    let mut lost = in_state(BfdState::Up);
+    lost.receive(&packet(BfdState::Down, 5), millis(1_003));
+    lost.receive(&packet(BfdState::Up, 5), millis(1_004));
+    assert_eq!(lost.what, BfdState::Down);
 }
 
 /// Two sessions and what is on its way between them.
 struct Pair {
-    now: Now,
+    now: Moment,
     sides: [Option<Session>; 2],
-    inbox: [VecDeque<(Now, Packet)>; 2],
+    inbox: [VecDeque<(Moment, Packet)>; 2],
     random: u64,
     /// Of a thousand packets.
     lost: u64,
@@ -271,7 +271,7 @@ impl Pair {
     }
 
     fn are_up(&self) -> bool {
-        self.sides.iter().flatten().all(|it| it.what == What::Up)
+        self.sides.iter().flatten().all(|it| it.what == BfdState::Up)
     }
 
     fn downs(&self) -> u64 {
@@ -322,7 +322,7 @@ proptest! {
         pair.run(Duration::from_secs(10));
         pair.sides[1] = None;
         let limit = pair.side(0).detection().expect("it was heard") + millis(17);
-        pair.until("it is lost", limit, |pair| pair.side(0).what == What::Down);
+        pair.until("it is lost", limit, |pair| pair.side(0).what == BfdState::Down);
         prop_assert_eq!(pair.side(0).diagnostic, Diagnostic::EXPIRED);
     }
 

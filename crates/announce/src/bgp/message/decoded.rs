@@ -11,7 +11,7 @@ use super::{Family, HEADER, Reader};
 
 /// What is said of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedRoute {
     pub(crate) next_hop: Option<IpAddr>,
     pub(crate) path: Vec<u32>,
     pub(crate) med: Option<u32>,
@@ -22,8 +22,8 @@ pub(crate) struct Decoded {
 
 /// A router's table, with what one peer of it announced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) routes: BTreeMap<IpNet, Decoded>,
+pub(crate) struct AdjRibIn {
+    pub(crate) routes: BTreeMap<IpNet, DecodedRoute>,
     pub(crate) ended: Vec<Family>,
 }
 
@@ -46,7 +46,7 @@ fn words(mut all: Reader<'_>) -> Vec<u32> {
     std::iter::from_fn(|| all.u32()).collect()
 }
 
-impl Table {
+impl AdjRibIn {
     /// Takes one whole message.
     pub(crate) fn take(&mut self, message: &[u8], has_four_byte_as: bool) {
         let mut body = Reader(&message[HEADER..]);
@@ -55,7 +55,7 @@ impl Table {
         let mut announced = prefixes(body, Family::V4);
         let (is_bare, mut is_end) = (message.len() == 23, None);
         let mut gone = withdrawn;
-        let mut said = Decoded::default();
+        let mut said = DecodedRoute::default();
         while let Some((kind, mut value)) = super::update::next_attribute(&mut attributes) {
             match kind {
                 2 => {

@@ -29,12 +29,12 @@ pub(crate) struct Open {
     /// Next hops of IPv6 for IPv4 (RFC 8950).
     pub(crate) has_extended_next_hop: bool,
     pub(crate) has_refresh: bool,
-    pub(crate) graceful: Option<Graceful>,
+    pub(crate) graceful: Option<GracefulRestart>,
 }
 
 /// RFC 4724.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Graceful {
+pub(crate) struct GracefulRestart {
     pub(crate) is_restarting: bool,
     /// In seconds, of twelve bits.
     pub(crate) time: u16,
@@ -133,7 +133,7 @@ struct Capabilities {
     number: Option<u32>,
     has_extended_next_hop: bool,
     has_refresh: bool,
-    graceful: Option<Graceful>,
+    graceful: Option<GracefulRestart>,
 }
 
 impl Capabilities {
@@ -166,9 +166,9 @@ impl Capabilities {
     }
 }
 
-fn graceful(mut value: Reader<'_>) -> Option<Graceful> {
+fn graceful(mut value: Reader<'_>) -> Option<GracefulRestart> {
     let first = value.u16()?;
-    let mut found = Graceful {
+    let mut found = GracefulRestart {
         is_restarting: first & 0x8000 != 0,
         time: first & 0xfff,
         families: NONE,
@@ -195,7 +195,7 @@ mod tests {
 
     fn open() -> impl Strategy<Value = Open> {
         let graceful = (any::<bool>(), 0_u16..4096, families(), any::<bool>()).prop_map(
-            |(is_restarting, time, families, is_forwarding)| Graceful {
+            |(is_restarting, time, families, is_forwarding)| GracefulRestart {
                 is_restarting,
                 time,
                 families,

@@ -32,7 +32,7 @@ const MOST_COMMUNITIES: usize = 3072;
 
 /// How a session wants its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct RouteEncoding {
     pub(crate) is_internal: bool,
     pub(crate) local_as: u32,
     pub(crate) has_four_byte_as: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Manner {
     pub(crate) next_hops: [Option<IpAddr>; 2],
 }
 
-impl Manner {
+impl RouteEncoding {
     pub(crate) fn next_hop(&self, family: Family) -> Option<IpAddr> {
         let [v4, v6] = self.next_hops;
         match family {
@@ -77,7 +77,7 @@ impl Attributes {
         })
     }
 
-    fn write(&self, manner: &Manner, next_hop: IpAddr) -> Vec<u8> {
+    fn write(&self, manner: &RouteEncoding, next_hop: IpAddr) -> Vec<u8> {
         let mut all = Vec::new();
         attribute(TRANSITIVE, ORIGIN, &[0], &mut all);
         let path = |number: &[u8]| match manner.is_internal {
@@ -159,7 +159,7 @@ pub(crate) fn announce(
     prefixes: &[IpNet],
     family: Family,
     attributes: &Attributes,
-    manner: &Manner,
+    manner: &RouteEncoding,
     out: &mut Vec<u8>,
 ) {
     let Some(next_hop) = manner.next_hop(family) else { return };

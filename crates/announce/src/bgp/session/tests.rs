@@ -8,7 +8,7 @@ use seaway_model::bgp::{PeerFamilies, RemoteAs};
 
 use super::*;
 use crate::bgp::{
-    message::{self, Graceful, Message, Open, decoded::Table},
+    message::{self, GracefulRestart, Message, Open, decoded::AdjRibIn},
     settings::Timing,
 };
 
@@ -28,8 +28,8 @@ fn config() -> Config {
     }
 }
 
-fn local() -> Local {
-    Local { v4: Some([10, 0, 0, 1].into()), v6: Some("fd00::1".parse().expect("an address")) }
+fn local() -> LocalAddresses {
+    LocalAddresses { v4: Some([10, 0, 0, 1].into()), v6: Some("fd00::1".parse().expect("an address")) }
 }
 
 fn their_open() -> Open {
@@ -41,14 +41,19 @@ fn their_open() -> Open {
         has_four_byte_as: true,
         has_extended_next_hop: false,
         has_refresh: true,
-        graceful: Some(Graceful { is_restarting: false, time: 120, families: BOTH, is_forwarding: true }),
+        graceful: Some(GracefulRestart {
+            is_restarting: false,
+            time: 120,
+            families: BOTH,
+            is_forwarding: true,
+        }),
     }
 }
 
 /// The router, and the wires.
 struct Scene {
     session: Session,
-    now: Now,
+    now: Moment,
     routes: Vec<Route>,
     open: Open,
     is_connected: bool,
@@ -56,7 +61,7 @@ struct Scene {
     sent: Vec<u8>,
     /// That we wrote, and the router has not read.
     wire: Vec<u8>,
-    table: Table,
+    table: AdjRibIn,
     is_open: bool,
     refused: Option<message::Notification>,
     cuts: u64,
@@ -72,7 +77,7 @@ impl Scene {
             is_connected: false,
             sent: Vec::new(),
             wire: Vec::new(),
-            table: Table::default(),
+            table: AdjRibIn::default(),
             is_open: false,
             refused: None,
             cuts: 0,
@@ -121,7 +126,7 @@ impl Scene {
         self.is_open = false;
         self.sent.clear();
         self.wire.clear();
-        self.table = Table::default();
+        self.table = AdjRibIn::default();
     }
 
     /// The router reads so many messages.
@@ -261,7 +266,7 @@ fn happens(scene: &mut Scene, event: Event) {
         }
         Event::Refresh => {}
         Event::NextHop => {
-            let other = Local { v4: Some([10, 0, 0, 99].into()), ..local() };
+            let other = LocalAddresses { v4: Some([10, 0, 0, 99].into()), ..local() };
             scene.session.set_local(other);
             scene.session.set_local(local());
         }
@@ -352,8 +357,9 @@ fn a_peer_of_any_other_as_is_taken_and_told_and_one_of_ours_hears_a_preference()
     // Before it goes (RFC 8326).
     scene.session.want(&scene.routes, true);
     scene.rest(1);
-    let is_last =
-        |it: &message::decoded::Decoded| it.local_pref == Some(0) && it.communities.contains(&0xffff_0000);
+    let is_last = |it: &message::decoded::DecodedRoute| {
+        it.local_pref == Some(0) && it.communities.contains(&0xffff_0000)
+    };
     assert!(scene.table.routes.values().all(is_last), "{:?}", scene.table);
     assert_eq!(scene.session.machine().resets, 0);
 }
@@ -397,7 +403,7 @@ fn a_family_that_cannot_be_said_is_told_and_the_other_one_goes() {
     assert_eq!(scene.table.routes.len(), 1);
     let line = "IPv6 routes are not announced: the peer has not activated IPv6 for this session";
     assert_eq!(scene.session.complaint().as_deref(), Some(line));
-    let v6 = Local { v4: None, ..local() };
+    let v6 = LocalAddresses { v4: None, ..local() };
     let mut scene = Scene::new(their_open(), config());
     scene.want(vec![route(1, 0), route(2, 1)]);
     scene.rest(3);

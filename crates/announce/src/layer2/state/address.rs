@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_model::Name;
 
-use super::Now;
+use super::Moment;
 use crate::layer2::settings::{Mac, WantedAddress};
 
 /// How long after a packet of another machine an address counts as disputed, and how often it is defended (RFC 5227, 2.4).
@@ -17,7 +17,7 @@ const ALWAYS: Duration = Duration::from_secs(60);
 
 /// The interface whose subnet has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SubnetInterface {
     pub(crate) link: u32,
     pub(crate) mac: Mac,
 }
@@ -27,7 +27,7 @@ pub(super) struct AddressEntry {
     pub(super) wanted: WantedAddress,
     /// This host is a candidate.
     pub(super) ours: bool,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<SubnetInterface>,
     /// The peers that come before this host; and of each peer, in the order of their names, whether it does.
     pub(super) before: BTreeSet<Name>,
     pub(super) precede: Vec<bool>,
@@ -37,13 +37,13 @@ pub(super) struct AddressEntry {
     /// No host of ours is known to have it: then another machine may, and is asked for before it is announced.
     pub(super) cold: bool,
     /// No host announces it since then, though a better one could.
-    pub(super) orphaned: Option<Now>,
+    pub(super) orphaned: Option<Moment>,
     /// Better ones that could announce it and did not: they are neither waited for nor yielded to.
     pub(super) passed: BTreeSet<Name>,
-    pub(super) disputed: Option<(Mac, Now)>,
+    pub(super) disputed: Option<(Mac, Moment)>,
     /// When another host of ours, which does not say that it announces it, last did.
-    contested: Option<Now>,
-    defended: Option<Now>,
+    contested: Option<Moment>,
+    defended: Option<Moment>,
     /// Another host of ours announces it, too.
     pub(super) overlaps: bool,
     /// Another host of ours had it before.
@@ -53,9 +53,9 @@ pub(super) struct AddressEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Idle,
-    Probing { sent: u8, next: Now },
-    Announcing { since: Now, sent: usize, next: Now },
-    Conflict { theirs: Mac, again: Now },
+    Probing { sent: u8, next: Moment },
+    Announcing { since: Moment, sent: usize, next: Moment },
+    Conflict { theirs: Mac, again: Moment },
 }
 
 /// What is due for an address.
@@ -102,23 +102,23 @@ impl AddressEntry {
         matches!(self.phase, Phase::Announcing { .. })
     }
 
-    pub(super) fn announce(&mut self, now: Now) {
+    pub(super) fn announce(&mut self, now: Moment) {
         self.phase = Phase::Announcing { since: now, sent: 0, next: now };
         (self.cold, self.orphaned, self.disputed, self.overlaps) = (false, None, None, false);
     }
 
     /// Announces from the beginning, where it is announced.
-    pub(super) fn repeat(&mut self, now: Now) {
+    pub(super) fn repeat(&mut self, now: Moment) {
         if let Phase::Announcing { since, sent, next } = &mut self.phase {
             (*since, *sent, *next) = (now, 0, now);
         }
     }
 
-    pub(super) fn probe(&mut self, now: Now) {
+    pub(super) fn probe(&mut self, now: Moment) {
         self.phase = Phase::Probing { sent: 0, next: now };
     }
 
-    pub(super) fn next(&self) -> Option<Now> {
+    pub(super) fn next(&self) -> Option<Moment> {
         match self.phase {
             Phase::Idle => None,
             Phase::Probing { next, .. } | Phase::Announcing { next, .. } => Some(next),
@@ -127,7 +127,7 @@ impl AddressEntry {
     }
 
     /// Whether something is to be sent or decided now, and from now on when the next thing is.
-    pub(super) fn due(&mut self, now: Now, pause: Duration) -> Option<Due> {
+    pub(super) fn due(&mut self, now: Moment, pause: Duration) -> Option<Due> {
         match &mut self.phase {
             Phase::Probing { sent: PROBES, next } if now >= *next => Some(Due::Free),
             Phase::Probing { sent, next } if now >= *next => {
@@ -150,7 +150,7 @@ impl AddressEntry {
     }
 
     /// Another machine says that it has it: whether that is news. Packets of one dispute are one.
-    pub(super) fn dispute(&mut self, now: Now, theirs: Mac, pause: Duration) -> bool {
+    pub(super) fn dispute(&mut self, now: Moment, theirs: Mac, pause: Duration) -> bool {
         let known = self.disputed_by(now);
         match &mut self.phase {
             Phase::Idle => false,
@@ -174,7 +174,7 @@ impl AddressEntry {
     }
 
     /// Another host of ours says on the wire that it has it, though not to us: whether that is news.
-    pub(super) fn contest(&mut self, now: Now, pause: Duration) -> bool {
+    pub(super) fn contest(&mut self, now: Moment, pause: Duration) -> bool {
         match &mut self.phase {
             // It will say so to us as well.
             Phase::Probing { sent, next } => {
@@ -191,7 +191,7 @@ impl AddressEntry {
     }
 
     /// Who disputes it, if that was not long ago.
-    pub(super) fn disputed_by(&self, now: Now) -> Option<Mac> {
+    pub(super) fn disputed_by(&self, now: Moment) -> Option<Mac> {
         self.disputed.filter(|(_, at)| now.saturating_sub(*at) < DISPUTED).map(|(theirs, _)| theirs)
     }
 }

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use seaway_model::Name;
 
 use super::{
-    AT_ONCE, Action, AddressEntry, Claim, Due, LONG_APART, Machine, Now, PACE, PATIENCE, Peer, Phase, What,
+    AT_ONCE, Action, AddressClaim, AddressEntry, AddressState, Due, LONG_APART, Layer2StateMachine, Moment,
+    PACE, PATIENCE, Peer, Phase,
 };
 
 /// What peers say of an address.
@@ -14,16 +15,16 @@ struct PeerClaims {
     is_announced: bool,
     is_announced_by_better: bool,
     /// One that could take it comes before us: since when.
-    better: Option<Now>,
+    better: Option<Moment>,
 }
 
-impl Machine {
+impl Layer2StateMachine {
     /// Someone who would take our addresses has heard of us so lately that he does not do so yet.
-    pub(super) fn has_lease(&self, now: Now) -> bool {
+    pub(super) fn has_lease(&self, now: Moment) -> bool {
         now.saturating_sub(self.contact(now)) <= self.timing.lease
     }
 
-    pub(super) fn contact(&self, now: Now) -> Now {
+    pub(super) fn contact(&self, now: Moment) -> Moment {
         if self.peers.is_empty() {
             // Nobody would take anything.
             return now;
@@ -35,15 +36,15 @@ impl Machine {
             .into_iter()
             .flatten()
             .max()
-            .unwrap_or(Now::ZERO)
+            .unwrap_or(Moment::ZERO)
             .max(self.granted)
     }
 
-    fn acknowledged(&self) -> Option<Now> {
+    fn acknowledged(&self) -> Option<Moment> {
         self.peers.values().filter_map(|peer| peer.acknowledged).max()
     }
 
-    pub(super) fn watch_contact(&mut self, now: Now) {
+    pub(super) fn watch_contact(&mut self, now: Moment) {
         if self.peers.is_empty() {
             self.granted = now;
         }
@@ -72,11 +73,11 @@ impl Machine {
     }
 
     /// It lives: we hear it, or one whom we hear does.
-    fn is_alive(&self, peer: &Peer, now: Now) -> bool {
+    fn is_alive(&self, peer: &Peer, now: Moment) -> bool {
         peer.alive().is_some_and(|at| now.saturating_sub(at) < self.timing.dead)
     }
 
-    pub(super) fn watch_peers(&mut self, now: Now) {
+    pub(super) fn watch_peers(&mut self, now: Moment) {
         let gone: Vec<Name> = self
             .peers
             .iter()
@@ -90,7 +91,7 @@ impl Machine {
     }
 
     /// What we serve and could announce.
-    pub(super) fn claims(&self) -> Vec<Claim> {
+    pub(super) fn claims(&self) -> Vec<AddressClaim> {
         if self.isolated {
             return Vec::new();
         }
@@ -98,14 +99,14 @@ impl Machine {
             let is_free = self.listening.is_none() || held.is_announced();
             is_free && held.ours && held.place.is_some() && !matches!(held.phase, Phase::Conflict { .. })
         });
-        able.map(|held| Claim { address: held.address(), announcing: held.is_announced() }).collect()
+        able.map(|held| AddressClaim { address: held.address(), announcing: held.is_announced() }).collect()
     }
 
     fn lacks_key(&self) -> bool {
         !self.peers.is_empty() && !self.has_key
     }
 
-    pub(super) fn decide(&mut self, now: Now, actions: &mut Vec<Action>) {
+    pub(super) fn decide(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.revision = self.revision.wrapping_add(1);
         let mut addresses = std::mem::take(&mut self.addresses);
         let said = self.said_by_peers(&mut addresses);
@@ -142,7 +143,7 @@ impl Machine {
         all
     }
 
-    fn decide_one(&mut self, now: Now, held: &mut AddressEntry, said: PeerClaims) {
+    fn decide_one(&mut self, now: Moment, held: &mut AddressEntry, said: PeerClaims) {
         let may = held.ours && held.place.is_some() && !self.lacks_key();
         if !may || self.isolated {
             held.phase = Phase::Idle;
@@ -209,7 +210,7 @@ impl Machine {
         }
     }
 
-    fn take(&mut self, now: Now, held: &mut AddressEntry) {
+    fn take(&mut self, now: Moment, held: &mut AddressEntry) {
         if held.cold {
             held.probe(now);
             return;
@@ -219,7 +220,7 @@ impl Machine {
         held.announce(now);
     }
 
-    fn reconsider_at(&mut self, at: Option<Now>) {
+    fn reconsider_at(&mut self, at: Option<Moment>) {
         self.reconsider = match (self.reconsider, at) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -227,9 +228,9 @@ impl Machine {
     }
 
     /// Probes, announcements, and addresses that turned out to be free.
-    pub(super) fn do_due(&mut self, now: Now, actions: &mut Vec<Action>) {
+    pub(super) fn do_due(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let mut room = AT_ONCE;
-        let mut timer: Option<Now> = None;
+        let mut timer: Option<Moment> = None;
         for held in self.addresses.values_mut() {
             let is_due = held.next().is_some_and(|at| now >= at);
             if is_due && room == 0 {
@@ -262,8 +263,9 @@ impl Machine {
         self.timer = timer;
     }
 
-    pub(super) fn ask_gateway(&mut self, now: Now, actions: &mut Vec<Action>) {
-        let is_quiet = |at: Option<Now>, pause: Duration| at.is_none_or(|at| now.saturating_sub(at) >= pause);
+    pub(super) fn ask_gateway(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let is_quiet =
+            |at: Option<Moment>, pause: Duration| at.is_none_or(|at| now.saturating_sub(at) >= pause);
         let pause = self.timing.lease.checked_div(8).unwrap_or_default();
         let quiet = self.timing.interval.saturating_mul(4);
         if self.has_gateway
@@ -277,30 +279,32 @@ impl Machine {
     }
 
     /// What became of each address, and whether we answer for it.
-    pub(crate) fn states(&self, now: Now) -> BTreeMap<IpAddr, (What, bool)> {
+    pub(crate) fn states(&self, now: Moment) -> BTreeMap<IpAddr, (AddressState, bool)> {
         let state = |held: &AddressEntry| (self.state(now, held), held.is_announced() && self.has_lease(now));
         self.addresses.iter().map(|(address, held)| (*address, state(held))).collect()
     }
 
-    fn state(&self, now: Now, held: &AddressEntry) -> What {
+    fn state(&self, now: Moment, held: &AddressEntry) -> AddressState {
         if !held.ours {
-            return What::NotServed;
+            return AddressState::NotServed;
         }
         if self.lacks_key() {
-            return What::NoKey;
+            return AddressState::NoKey;
         }
-        let Some(place) = held.place else { return What::NoInterface };
+        let Some(place) = held.place else { return AddressState::NoInterface };
         if self.isolated {
-            return What::Isolated;
+            return AddressState::Isolated;
         }
         match held.phase {
-            Phase::Conflict { theirs, .. } => What::Conflict { ours: place.mac, theirs },
+            Phase::Conflict { theirs, .. } => AddressState::Conflict { ours: place.mac, theirs },
             Phase::Announcing { .. } => match held.disputed_by(now) {
-                Some(theirs) => What::Conflict { ours: place.mac, theirs },
-                None => What::Announcing,
+                Some(theirs) => AddressState::Conflict { ours: place.mac, theirs },
+                None => AddressState::Announcing,
             },
-            Phase::Probing { .. } => What::Probing,
-            Phase::Idle => held.owner.clone().map_or(What::Probing, |owner| What::Standby { owner }),
+            Phase::Probing { .. } => AddressState::Probing,
+            Phase::Idle => {
+                held.owner.clone().map_or(AddressState::Probing, |owner| AddressState::Standby { owner })
+            }
         }
     }
 }

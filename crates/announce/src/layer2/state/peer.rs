@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use super::Now;
+use super::Moment;
 use crate::layer2::{
-    heartbeat::{Claim, Message, Stamp},
+    heartbeat::{AddressClaim, HeartbeatStamp, Message},
     settings::Mac,
 };
 
@@ -12,23 +12,23 @@ use crate::layer2::{
 pub(super) struct Peer {
     pub(super) short: u64,
     /// The newest message that counted.
-    counted: Stamp,
+    counted: HeartbeatStamp,
     /// What it is to be told that it was heard.
-    pub(super) latest: Stamp,
+    pub(super) latest: HeartbeatStamp,
     /// When its newest message that counted came.
-    heard: Option<Now>,
+    heard: Option<Moment>,
     /// When that of ours was sent which it acknowledged last.
-    pub(super) acknowledged: Option<Now>,
+    pub(super) acknowledged: Option<Moment>,
     /// It was heard without a gap since.
-    since: Now,
+    since: Moment,
     /// When others last heard it, as they say.
-    pub(super) told: Option<Now>,
+    pub(super) told: Option<Moment>,
     /// The version of our claims of which it has all parts.
     pub(super) knows: Option<u32>,
     pub(super) claims: BTreeMap<IpAddr, PeerClaim>,
     /// Of its claims, as soon as they are complete.
     version: Option<u32>,
-    assembling: Option<(u32, Vec<Option<Vec<Claim>>>)>,
+    assembling: Option<(u32, Vec<Option<Vec<AddressClaim>>>)>,
     pub(super) macs: Vec<Mac>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Peer {
 pub(super) struct PeerClaim {
     pub(super) announcing: bool,
     /// It was claimed without a gap since.
-    pub(super) since: Now,
+    pub(super) since: Moment,
 }
 
 impl Peer {
@@ -45,16 +45,16 @@ impl Peer {
     }
 
     /// It answers us directly.
-    pub(super) fn is_heard(&self, now: Now, dead: Duration) -> bool {
+    pub(super) fn is_heard(&self, now: Moment, dead: Duration) -> bool {
         self.heard.is_some_and(|heard| now.saturating_sub(heard) < dead)
     }
 
-    pub(super) fn heard(&self) -> Option<Now> {
+    pub(super) fn heard(&self) -> Option<Moment> {
         self.heard
     }
 
     /// When it was last heard, by us or by one whom we hear.
-    pub(super) fn alive(&self) -> Option<Now> {
+    pub(super) fn alive(&self) -> Option<Moment> {
         self.heard.max(self.told)
     }
 
@@ -64,7 +64,7 @@ impl Peer {
     }
 
     /// All that it claims is known, by messages that came since then.
-    pub(super) fn is_known_since(&self, begun: Now) -> bool {
+    pub(super) fn is_known_since(&self, begun: Moment) -> bool {
         self.acknowledged.is_some_and(|at| at >= begun) && self.version.is_some()
     }
 
@@ -72,9 +72,9 @@ impl Peer {
     /// counts, and whether claims changed.
     pub(super) fn receive(
         &mut self,
-        now: Now,
+        now: Moment,
         message: Message,
-        sent: Option<Now>,
+        sent: Option<Moment>,
         dead: Duration,
     ) -> (bool, bool) {
         let stamp = message.stamp;
@@ -113,7 +113,7 @@ impl Peer {
         (self.version, self.assembling) = (None, None);
     }
 
-    fn assemble(&mut self, now: Now, message: Message) -> bool {
+    fn assemble(&mut self, now: Moment, message: Message) -> bool {
         let Message { version, part, parts, claims, .. } = message;
         if self.version == Some(version) {
             return false;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Machine, Message, Now, Stamp, heartbeat};
+use super::{HeartbeatStamp, Layer2StateMachine, Message, Moment, heartbeat};
 
 /// More than any process says between its last words and its end.
 const AHEAD: u64 = 1 << 20;
 
-impl Machine {
+impl Layer2StateMachine {
     /// What the next process needs to know; nothing, if there is nothing to go on with.
-    pub(crate) fn bequeath(&self, now: Now) -> Vec<Message> {
+    pub(crate) fn hand_over(&self, now: Moment) -> Vec<Message> {
         let announced: Vec<_> = self.claims().into_iter().filter(|it| it.announcing).collect();
         if announced.is_empty() || !self.has_lease(now) {
             return Vec::new();
@@ -21,8 +21,8 @@ impl Machine {
         let message = |(part, claims)| Message {
             from: self.host.clone(),
             to: self.host.clone(),
-            stamp: Stamp { boot: self.boot, sequence: self.sequence },
-            acknowledged: Stamp { boot: contact, sequence: 0 },
+            stamp: HeartbeatStamp { boot: self.boot, sequence: self.sequence },
+            acknowledged: HeartbeatStamp { boot: contact, sequence: 0 },
             known: None,
             macs: Vec::new(),
             hears: Vec::new(),
@@ -35,7 +35,7 @@ impl Machine {
     }
 
     /// Goes on where that process ended, if it ended just now.
-    pub(crate) fn inherit(&mut self, now: Now, left: &[Message]) {
+    pub(crate) fn inherit(&mut self, now: Moment, left: &[Message]) {
         let Some(first) = left.first() else { return };
         let is_whole = left.len() == usize::from(first.parts)
             && left.iter().all(|it| it.from == self.host && it.to == self.host && it.stamp == first.stamp);

@@ -4,43 +4,43 @@ mod simulation;
 
 use std::{net::IpAddr, time::Duration};
 
-use super::{Action, Claim, Machine, Message, Now, Place, Stamp};
+use super::{Action, AddressClaim, HeartbeatStamp, Layer2StateMachine, Message, Moment, SubnetInterface};
 use crate::layer2::{
     election::rank,
     packet::Arp,
-    settings::{Mac, Peer, Timing, Wanted, WantedAddress, What},
+    settings::{AddressState, DesiredAnnouncements, Mac, Peer, Timing, WantedAddress},
 };
 
 const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEIRS: Mac = Mac([2, 0, 0, 0, 0, 9]);
-const PLACE: Place = Place { link: 1, mac: OURS };
-const START: Now = Duration::from_secs(50);
+const PLACE: SubnetInterface = SubnetInterface { link: 1, mac: OURS };
+const START: Moment = Duration::from_secs(50);
 
 fn address() -> IpAddr {
     IpAddr::from([192, 0, 2, 1])
 }
 
-fn wanted(peers: &[&str], addresses: &[IpAddr]) -> Wanted {
+fn wanted(peers: &[&str], addresses: &[IpAddr]) -> DesiredAnnouncements {
     let candidates: std::sync::Arc<[_]> = ["a", "b", "c"].map(Into::into).into();
-    Wanted {
+    DesiredAnnouncements {
         peers: peers.iter().map(|it| Peer { name: (*it).into(), addresses: Vec::new() }).collect(),
         addresses: addresses
             .iter()
             .map(|it| WantedAddress { address: *it, candidates: candidates.clone() })
             .collect(),
-        ..Wanted::default()
+        ..DesiredAnnouncements::default()
     }
 }
 
 /// Host `a`, with time that passes.
 struct Host {
-    machine: Machine,
-    now: Now,
+    machine: Layer2StateMachine,
+    now: Moment,
 }
 
 impl Host {
     fn new(peers: &[&str], has_key: bool) -> Host {
-        let mut machine = Machine::new("a".into(), Timing::default(), has_key, 7, START);
+        let mut machine = Layer2StateMachine::new("a".into(), Timing::default(), has_key, 7, START);
         machine.set_places(START, vec![OURS], |_| Some(PLACE));
         machine.want(START, wanted(peers, &[address()]), |_| Some(PLACE), &mut Vec::new());
         Host { machine, now: START }
@@ -55,7 +55,7 @@ impl Host {
         actions
     }
 
-    fn what(&self) -> What {
+    fn what(&self) -> AddressState {
         self.machine.states(self.now)[&address()].0.clone()
     }
 
@@ -69,7 +69,7 @@ impl Host {
         Message {
             from: "b".into(),
             to: "a".into(),
-            stamp: Stamp { boot: 8, sequence },
+            stamp: HeartbeatStamp { boot: 8, sequence },
             acknowledged: ours.expect("it beats"),
             known: None,
             macs: vec![THEIRS],
@@ -77,7 +77,7 @@ impl Host {
             version: 1,
             part: 0,
             parts: 1,
-            claims: vec![Claim { address: address(), announcing }],
+            claims: vec![AddressClaim { address: address(), announcing }],
         }
     }
 }
@@ -87,11 +87,11 @@ fn a_host_without_peers_probes_three_times_and_announces_both_at_once_and_again(
     let mut host = Host::new(&[], false);
     let actions = host.pass(299);
     assert_eq!(actions, vec![Action::Probe(address()); 3]);
-    assert_eq!(host.what(), What::Probing);
+    assert_eq!(host.what(), AddressState::Probing);
     let actions = host.pass(6_000);
     // At once, some soon for a network that loses, and each 1.1 seconds for five.
     assert_eq!(actions, vec![Action::Announce(address()); 8]);
-    assert_eq!(host.what(), What::Announcing);
+    assert_eq!(host.what(), AddressState::Announcing);
     assert_eq!(host.pass(60_000).len(), 1);
     assert_eq!(host.machine.counters().moves, 0);
 }
@@ -101,17 +101,17 @@ fn another_machine_that_answers_a_probe_has_it_until_it_is_gone() {
     let mut host = Host::new(&[], false);
     host.pass(150);
     host.machine.dispute(host.now, address(), 2, THEIRS);
-    assert_eq!(host.what(), What::Probing, "it said so elsewhere");
+    assert_eq!(host.what(), AddressState::Probing, "it said so elsewhere");
     host.machine.dispute(host.now, address(), 1, OURS);
-    assert_eq!(host.what(), What::Probing, "it was ourselves");
+    assert_eq!(host.what(), AddressState::Probing, "it was ourselves");
     host.machine.dispute(host.now, address(), 1, THEIRS);
-    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: THEIRS });
+    assert_eq!(host.what(), AddressState::Conflict { ours: OURS, theirs: THEIRS });
     assert_eq!(host.pass(9_900), []);
     assert_eq!(host.machine.answers(host.now, address(), 1), None);
     // It is asked again; by now the other machine is gone.
     let actions = host.pass(500);
     assert_eq!(actions.iter().filter(|it| **it == Action::Probe(address())).count(), 3);
-    assert_eq!(host.what(), What::Announcing);
+    assert_eq!(host.what(), AddressState::Announcing);
     assert_eq!(host.machine.counters().conflicts, 1);
 }
 
@@ -125,17 +125,17 @@ fn an_address_that_is_held_is_defended_once_in_ten_seconds() {
         sent += host.pass(100).len();
     }
     assert_eq!(sent, 1);
-    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: THEIRS });
+    assert_eq!(host.what(), AddressState::Conflict { ours: OURS, theirs: THEIRS });
     assert_eq!(host.machine.answers(host.now, address(), 1), Some(OURS), "it is answered for all the same");
     host.pass(30_000);
-    assert_eq!(host.what(), What::Announcing);
+    assert_eq!(host.what(), AddressState::Announcing);
 }
 
 #[test]
 fn without_a_key_nothing_is_announced_where_there_are_peers() {
     let mut host = Host::new(&["b"], false);
     assert_eq!(host.pass(3_000), []);
-    assert_eq!(host.what(), What::NoKey);
+    assert_eq!(host.what(), AddressState::NoKey);
 }
 
 #[test]
@@ -143,22 +143,25 @@ fn a_host_that_is_no_candidate_or_has_no_subnet_announces_nothing() {
     let mut host = Host::new(&[], false);
     host.machine.set_places(host.now, Vec::new(), |_| None);
     host.pass(1_000);
-    assert_eq!(host.what(), What::NoInterface);
+    assert_eq!(host.what(), AddressState::NoInterface);
     let others = WantedAddress { address: address(), candidates: ["b".into()].into() };
-    let wanted = Wanted { addresses: vec![others], ..Wanted::default() };
+    let wanted = DesiredAnnouncements { addresses: vec![others], ..DesiredAnnouncements::default() };
     host.machine.want(host.now, wanted, |_| Some(PLACE), &mut Vec::new());
     assert_eq!(host.pass(1_000), []);
-    assert_eq!(host.what(), What::NotServed);
+    assert_eq!(host.what(), AddressState::NotServed);
 }
 
 #[test]
 fn a_message_counts_once_and_only_if_it_answers_what_we_said_just_now() {
     let mut host = Host::new(&["b"], true);
-    let owner = What::Standby { owner: "b".into() };
+    let owner = AddressState::Standby { owner: "b".into() };
     let first = host.message(5, true);
     host.machine.receive(host.now, Message { to: "c".into(), ..first.clone() });
     host.machine.receive(host.now, Message { from: "c".into(), ..first.clone() });
-    host.machine.receive(host.now, Message { acknowledged: Stamp { boot: 6, sequence: 1 }, ..first.clone() });
+    host.machine.receive(
+        host.now,
+        Message { acknowledged: HeartbeatStamp { boot: 6, sequence: 1 }, ..first.clone() },
+    );
     host.pass(1);
     assert_ne!(host.what(), owner, "to another, from another, to an earlier life");
     host.machine.receive(host.now, first.clone());
@@ -170,7 +173,7 @@ fn a_message_counts_once_and_only_if_it_answers_what_we_said_just_now() {
     host.pass(250);
     assert_ne!(host.what(), owner, "it was heard 451 ms ago");
     // Nor is what answers something older, with whatever number.
-    host.machine.receive(host.now, Message { stamp: Stamp { boot: 8, sequence: 900 }, ..first });
+    host.machine.receive(host.now, Message { stamp: HeartbeatStamp { boot: 8, sequence: 900 }, ..first });
     host.pass(1);
     assert_ne!(host.what(), owner);
 }
@@ -181,13 +184,13 @@ fn a_probe_that_a_host_of_ours_answers_does_not_make_an_address_free() {
     let message = Message { claims: Vec::new(), ..host.message(5, false) };
     host.machine.receive(host.now, message);
     host.pass(100);
-    assert_eq!(host.what(), What::Probing);
+    assert_eq!(host.what(), AddressState::Probing);
     host.machine.dispute(host.now, address(), 1, THEIRS);
     for sequence in 6..16 {
         let message = Message { claims: Vec::new(), ..host.message(sequence, false) };
         host.machine.receive(host.now, message);
     }
-    assert_eq!(host.what(), What::Probing, "it will say so to us as well");
+    assert_eq!(host.what(), AddressState::Probing, "it will say so to us as well");
     assert_eq!(host.machine.counters().conflicts, 0);
 }
 
@@ -196,11 +199,11 @@ fn a_conflict_with_a_host_that_turns_out_to_be_ours_is_none() {
     let mut host = Host::new(&["b"], true);
     host.pass(600);
     host.machine.dispute(host.now, address(), 1, THEIRS);
-    assert!(matches!(host.what(), What::Conflict { .. }));
+    assert!(matches!(host.what(), AddressState::Conflict { .. }));
     let message = host.message(5, true);
     host.machine.receive(host.now, message);
     host.pass(1);
-    assert_eq!(host.what(), What::Standby { owner: "b".into() });
+    assert_eq!(host.what(), AddressState::Standby { owner: "b".into() });
 }
 
 #[test]
@@ -209,14 +212,14 @@ fn of_two_that_probe_at_once_the_one_with_the_smaller_mac_goes_on() {
     let mut host = Host::new(&[], false);
     host.pass(150);
     host.machine.rival(host.now, address(), 1, larger);
-    assert_eq!(host.what(), What::Probing);
+    assert_eq!(host.what(), AddressState::Probing);
     host.machine.rival(host.now, address(), 1, smaller);
-    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: smaller });
+    assert_eq!(host.what(), AddressState::Conflict { ours: OURS, theirs: smaller });
     // Who asks for what is announced gets an answer.
     let mut host = Host::new(&[], false);
     host.pass(1_000);
     host.machine.rival(host.now, address(), 1, smaller);
-    assert_eq!(host.what(), What::Announcing);
+    assert_eq!(host.what(), AddressState::Announcing);
 }
 
 #[test]
@@ -228,7 +231,7 @@ fn packets_of_one_dispute_are_one_conflict_with_the_first_mac() {
         host.machine.dispute(host.now, address(), 1, Mac([2, 0, 0, 0, 0, other]));
         host.pass(1);
     }
-    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: Mac([2, 0, 0, 0, 0, 20]) });
+    assert_eq!(host.what(), AddressState::Conflict { ours: OURS, theirs: Mac([2, 0, 0, 0, 0, 20]) });
     assert_eq!(host.machine.counters().conflicts, 1);
     assert_eq!(host.machine.revision(), revision + 1, "told once");
 }
@@ -239,11 +242,11 @@ fn what_a_host_announced_that_is_no_peer_any_more_is_probed_first() {
     let message = host.message(5, true);
     host.machine.receive(host.now, message);
     host.pass(1);
-    assert_eq!(host.what(), What::Standby { owner: "b".into() });
+    assert_eq!(host.what(), AddressState::Standby { owner: "b".into() });
     host.machine.want(host.now, wanted(&[], &[address()]), |_| Some(PLACE), &mut Vec::new());
     assert_eq!(host.pass(10), [Action::Probe(address())]);
     host.machine.dispute(host.now, address(), 1, THEIRS);
-    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: THEIRS });
+    assert_eq!(host.what(), AddressState::Conflict { ours: OURS, theirs: THEIRS });
 }
 
 #[test]
@@ -270,11 +273,11 @@ fn a_host_that_was_cut_off_for_long_probes_and_one_that_was_for_a_moment_does_no
             actions.iter().filter(|it| **it == Action::Probe(address())).count()
         };
         assert_eq!(answer(&mut host, 2_000), 3);
-        assert_eq!(host.what(), What::Announcing);
+        assert_eq!(host.what(), AddressState::Announcing);
         host.pass(away);
-        assert_eq!(host.what(), What::Isolated);
+        assert_eq!(host.what(), AddressState::Isolated);
         assert_eq!(answer(&mut host, 2_000), probes, "{away} ms");
-        assert_eq!(host.what(), What::Announcing);
+        assert_eq!(host.what(), AddressState::Announcing);
     }
 }
 
@@ -290,7 +293,7 @@ fn a_better_host_that_could_and_does_not_is_passed_over_for_good() {
         // It claims another address now and then, so that everything is decided again.
         let mut message = host.message(sequence, false);
         let other = IpAddr::from([198, 51, 100, u8::try_from(sequence / 4).expect("small")]);
-        message.claims = [address, other].map(|address| Claim { address, announcing: false }).to_vec();
+        message.claims = [address, other].map(|address| AddressClaim { address, announcing: false }).to_vec();
         message.version = u32::try_from(sequence).expect("small");
         host.machine.receive(host.now, message);
         host.pass(1);
@@ -301,7 +304,7 @@ fn a_better_host_that_could_and_does_not_is_passed_over_for_good() {
     assert!(announced > 100, "{announced}");
     // It does: then it is the better one again.
     let mut message = host.message(1_000, true);
-    (message.claims, message.version) = (vec![Claim { address, announcing: true }], 1_000);
+    (message.claims, message.version) = (vec![AddressClaim { address, announcing: true }], 1_000);
     host.machine.receive(host.now, message);
     host.pass(1);
     assert_eq!(host.machine.answers(host.now, address, 1), None);
@@ -310,10 +313,10 @@ fn a_better_host_that_could_and_does_not_is_passed_over_for_good() {
 #[test]
 fn claims_in_parts_count_once_all_of_them_came() {
     let mut host = Host::new(&["b"], true);
-    let owner = What::Standby { owner: "b".into() };
+    let owner = AddressState::Standby { owner: "b".into() };
     let first = host.message(5, true);
     let parts = |sequence, part| Message {
-        stamp: Stamp { boot: 8, sequence },
+        stamp: HeartbeatStamp { boot: 8, sequence },
         part,
         parts: 2,
         claims: if part == 0 { Vec::new() } else { first.claims.clone() },

@@ -11,7 +11,7 @@ use super::{
 
 /// What servers say of TLS and the PROXY protocol, which a Service says for all of them.
 #[derive(Debug, Default, PartialEq)]
-struct ToServer {
+struct ServerOptions {
     tls: bool,
     verify: bool,
     name: Option<String>,
@@ -27,7 +27,7 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
     let mut backend = Backend { name: service_name(&section.name), ..Backend::default() };
     balance(section, &mut annotations, context);
     affinity(section, http, &mut backend, &mut annotations, context);
-    let mut all: Vec<(ToServer, &Line)> = Vec::new();
+    let mut all: Vec<(ServerOptions, &Line)> = Vec::new();
     for line in section.with("server") {
         if let Some((member, to)) = server(line, section, context) {
             backend.members.push(member);
@@ -169,7 +169,11 @@ fn affinity<'s>(
     }
 }
 
-fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -> Option<(String, ToServer)> {
+fn server<'s>(
+    line: &'s Line,
+    section: &'s Section,
+    context: &mut Context<'s>,
+) -> Option<(String, ServerOptions)> {
     let (name, at) = (line.word(1), line.word(2));
     let Some(mut member) = address(without_family(at)) else {
         context.report.left_out(
@@ -186,7 +190,7 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
     if !named.is_empty() {
         member.push_str(&format!(" name={named}"));
     }
-    let mut to = ToServer { verify: true, ..ToServer::default() };
+    let mut to = ServerOptions { verify: true, ..ServerOptions::default() };
     let defaults: Vec<&Line> = context.lines(section, "default-server");
     let words = defaults
         .iter()

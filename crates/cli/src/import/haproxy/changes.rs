@@ -9,7 +9,7 @@ use super::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct RewrittenParts {
     source: bool,
     path: bool,
     method: bool,
@@ -17,7 +17,7 @@ pub(super) struct Changes {
     headers: BTreeSet<String>,
 }
 
-impl Changes {
+impl RewrittenParts {
     pub(super) fn note(&mut self, line: &Line) {
         if !matches!(line.word(0), "http-request" | "tcp-request") {
             return;

@@ -8,7 +8,7 @@ use super::{
         proxy::{Condition, Host, PathRule, Value, host},
         write::{REST, escaped},
     },
-    order::{Meeting, in_both},
+    order::{Overlap, in_both},
     sections::{Line, Section},
 };
 
@@ -342,9 +342,9 @@ fn both(one: &Term, two: &Term) -> Option<Term> {
         (one, two) => one.or(two),
     };
     let (condition, unclear) = match super::order::meet(&one.condition, &two.condition) {
-        Meeting::Exactly(condition) => (condition, None),
-        Meeting::Nothing => return None,
-        Meeting::Wider(_) | Meeting::Unknown(_) => {
+        Overlap::Exactly(condition) => (condition, None),
+        Overlap::Nothing => return None,
+        Overlap::Wider(_) | Overlap::Unknown(_) => {
             (one.condition.clone(), Some("two expressions at once".to_owned()))
         }
     };

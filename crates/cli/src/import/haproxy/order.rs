@@ -36,14 +36,14 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
     }
     for route in routes.drain(..) {
         let meeting = meet(condition, &route.condition);
-        let is_undecided = matches!(meeting, Meeting::Unknown(_));
+        let is_undecided = matches!(meeting, Overlap::Unknown(_));
         let common = match (meeting, effect) {
-            (Meeting::Exactly(common), _) | (Meeting::Wider(common), Effect::Ends(_)) => Some(common),
+            (Overlap::Exactly(common), _) | (Overlap::Wider(common), Effect::Ends(_)) => Some(common),
             // A route that stays what it is must not get paths of others: all of it is meant then.
-            (Meeting::Wider(common), _) => Some(Condition { path: route.condition.path.clone(), ..common }),
+            (Overlap::Wider(common), _) => Some(Condition { path: route.condition.path.clone(), ..common }),
             // An expression may fit the exact path.
-            (Meeting::Unknown(common), _) => Some(common),
-            (Meeting::Nothing, _) => None,
+            (Overlap::Unknown(common), _) => Some(common),
+            (Overlap::Nothing, _) => None,
         };
         let Some(common) = common else {
             after.push(route);
@@ -128,7 +128,7 @@ pub(super) fn in_both(one: &[String], two: &[String]) -> Vec<String> {
 }
 
 /// What two conditions have in common.
-pub(super) enum Meeting {
+pub(super) enum Overlap {
     Nothing,
     Exactly(Condition),
     /// More than that, of what the first one asks for, which comes before.
@@ -138,8 +138,8 @@ pub(super) enum Meeting {
 }
 
 /// What both ask for, as `one` that comes first.
-pub(super) fn meet(one: &Condition, two: &Condition) -> Meeting {
-    let Some((path, meeting)) = paths(&one.path, &two.path) else { return Meeting::Nothing };
+pub(super) fn meet(one: &Condition, two: &Condition) -> Overlap {
+    let Some((path, meeting)) = paths(&one.path, &two.path) else { return Overlap::Nothing };
     let hosts = match (one.hosts.as_slice(), two.hosts.as_slice()) {
         ([], hosts) | (hosts, []) => hosts.to_vec(),
         (ours, theirs) => {
@@ -148,13 +148,13 @@ pub(super) fn meet(one: &Condition, two: &Condition) -> Meeting {
             both.sort();
             both.dedup();
             if both.is_empty() {
-                return Meeting::Nothing;
+                return Overlap::Nothing;
             }
             both
         }
     };
     let method = match (&one.method, &two.method) {
-        (Some(one), Some(two)) if one != two => return Meeting::Nothing,
+        (Some(one), Some(two)) if one != two => return Overlap::Nothing,
         (one, two) => one.clone().or_else(|| two.clone()),
     };
     let (mut headers, mut query) = (one.headers.clone(), one.query.clone());
@@ -162,7 +162,7 @@ pub(super) fn meet(one: &Condition, two: &Condition) -> Meeting {
     for (ours, theirs) in [(&mut headers, &two.headers), (&mut query, &two.query)] {
         for (name, value) in theirs {
             match (ours.get(name), value) {
-                (Some(Value::Exact(one)), Value::Exact(two)) if one != two => return Meeting::Nothing,
+                (Some(Value::Exact(one)), Value::Exact(two)) if one != two => return Overlap::Nothing,
                 // An HTTPRoute asks for one value of a name: that of the first.
                 (Some(known), value) if known != value => is_exact = false,
                 _ => drop(ours.insert(name.clone(), value.clone())),
@@ -171,20 +171,20 @@ pub(super) fn meet(one: &Condition, two: &Condition) -> Meeting {
     }
     let condition = Condition { hosts, path, method, headers, query };
     match meeting {
-        Sure::Undecided => Meeting::Unknown(condition),
-        Sure::Yes if is_exact => Meeting::Exactly(condition),
-        _ => Meeting::Wider(condition),
+        PathOverlap::Undecided => Overlap::Unknown(condition),
+        PathOverlap::Yes if is_exact => Overlap::Exactly(condition),
+        _ => Overlap::Wider(condition),
     }
 }
 
 /// Whether a path is what both have in common.
-enum Sure {
+enum PathOverlap {
     Yes,
     Wider,
     Undecided,
 }
 
-fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, Sure)> {
+fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, PathOverlap)> {
     use PathRule::{Begins, Below, Contains, Ends, Exact, Prefix, Regex};
     // As an expression, it comes before others; what it means is the same.
     let plain = |it: &PathRule| match it {
@@ -205,7 +205,7 @@ fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, Sure)> {
         let prefix = prefix.trim_end_matches('/');
         path.strip_prefix(prefix).is_some_and(|it| it.is_empty() || it.starts_with('/'))
     };
-    let sure = |it: PathRule| Some((it, Sure::Yes));
+    let sure = |it: PathRule| Some((it, PathOverlap::Yes));
     match (one, two) {
         (one, two) if one == two => sure(one.clone()),
         (Prefix(path), other) | (other, Prefix(path)) if path == "/" => sure(other.clone()),
@@ -246,12 +246,12 @@ fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, Sure)> {
         | (Prefix(_), Prefix(_))
         | (Begins(_), Begins(_) | Prefix(_))
         | (Prefix(_), Begins(_)) => None,
-        (Regex(_), Exact(_)) => Some((two.clone(), Sure::Undecided)),
+        (Regex(_), Exact(_)) => Some((two.clone(), PathOverlap::Undecided)),
         // An exact path comes before expressions.
-        (Exact(_), Regex(_)) => Some((one.clone(), Sure::Wider)),
+        (Exact(_), Regex(_)) => Some((one.clone(), PathOverlap::Wider)),
         // As an expression, the first one comes before the second.
-        (Prefix(prefix), _) => Some((Below(prefix.clone()), Sure::Wider)),
-        _ => Some((one.clone(), Sure::Wider)),
+        (Prefix(prefix), _) => Some((Below(prefix.clone()), PathOverlap::Wider)),
+        _ => Some((one.clone(), PathOverlap::Wider)),
     }
 }
 

@@ -7,15 +7,15 @@ use anyhow::Result;
 use super::{
     super::{
         proxy::{Condition, HeaderChanges, PathRule, Route, Target},
-        report::Place,
+        report::DirectiveLocation,
     },
     Context,
     actions::{ANSWERS, Action, REFUSES, REJECTS_NETWORKS, action, stage},
     backend::backend,
-    changes::Changes,
+    changes::RewrittenParts,
     condition::{Acls, Term, terms},
     headers::headers,
-    order::{Effect, Meeting, UNDECIDED, meet, put_before},
+    order::{Effect, Overlap, UNDECIDED, meet, put_before},
     sections::{Line, Section},
 };
 
@@ -62,7 +62,7 @@ pub(super) fn routes<'s>(
         add(&mut route.request, &request);
         add(&mut route.response, &response);
     }
-    let to_https = requests(section, &acls, Changes::default(), ports, &mut routes, context)?;
+    let to_https = requests(section, &acls, RewrittenParts::default(), ports, &mut routes, context)?;
     for route in routes.iter().filter(|it| it.closed.as_deref() == Some(UNDECIDED)) {
         context.report.closed(&route.place, UNDECIDED);
     }
@@ -70,7 +70,7 @@ pub(super) fn routes<'s>(
 }
 
 /// A `use_backend`.
-struct Use<'s> {
+struct UseBackend<'s> {
     line: &'s Line,
     precisely: Vec<Term>,
     /// By whole segments, and the first field of a name.
@@ -83,7 +83,7 @@ fn uses<'s>(
     acls: &Acls<'s>,
     ports: Ports,
     context: &mut Context<'s>,
-) -> Result<Vec<Use<'s>>> {
+) -> Result<Vec<UseBackend<'s>>> {
     let mut all = Vec::new();
     // An earlier line takes all requests of these ACLs: that they are not meant need not be said again.
     let mut taken: Vec<&str> = Vec::new();
@@ -106,7 +106,7 @@ fn uses<'s>(
             true => Vec::new(),
             false => to_backend(line.word(1), &line.place, section, context)?,
         };
-        all.push(Use { line, precisely, nearly, to });
+        all.push(UseBackend { line, precisely, nearly, to });
     }
     Ok(all)
 }
@@ -136,7 +136,7 @@ fn unsaid(term: &Term, ports: Ports) -> Option<String> {
 /// Puts what a `use_backend` says for one alternative before all of `routes`. Where that cannot be said, those requests must
 /// not go to what comes after it.
 fn choose(
-    it: &Use<'_>,
+    it: &UseBackend<'_>,
     term: &Term,
     ports: Ports,
     routes: &mut Vec<Route>,
@@ -182,10 +182,10 @@ fn add(to: &mut HeaderChanges, more: &HeaderChanges) {
 fn put(condition: &Condition, to: Vec<Route>, routes: &mut Vec<Route>) -> Result<()> {
     for route in to.into_iter().rev() {
         match meet(condition, &route.condition) {
-            Meeting::Exactly(both) => put_before(&both, &Effect::Ends(Box::new(route)), routes)?,
-            Meeting::Nothing => {}
+            Overlap::Exactly(both) => put_before(&both, &Effect::Ends(Box::new(route)), routes)?,
+            Overlap::Nothing => {}
             // It leads to the same backend; what protects a part of it protects all.
-            Meeting::Wider(_) | Meeting::Unknown(_) => {
+            Overlap::Wider(_) | Overlap::Unknown(_) => {
                 put_before(condition, &Effect::Ends(Box::new(route)), routes)?
             }
         }
@@ -196,7 +196,7 @@ fn put(condition: &Condition, to: Vec<Route>, routes: &mut Vec<Route>) -> Result
 /// A backend with its own rules: one route, or several.
 fn to_backend<'s>(
     name: &str,
-    place: &Place,
+    place: &DirectiveLocation,
     from: &'s Section,
     context: &mut Context<'s>,
 ) -> Result<Vec<Route>> {
@@ -216,7 +216,7 @@ fn to_backend<'s>(
     (route.request, route.response) = headers(section, context);
     let acls = context.acls(section);
     let mut routes = vec![route];
-    let mut changes = Changes::default();
+    let mut changes = RewrittenParts::default();
     context.rules(from).for_each(|it| changes.note(it));
     requests(section, &acls, changes, Ports { plain: true, tls: true }, &mut routes, context)?;
     Ok(routes)
@@ -226,7 +226,7 @@ fn to_backend<'s>(
 fn requests<'s>(
     section: &'s Section,
     acls: &Acls<'_>,
-    mut changes: Changes,
+    mut changes: RewrittenParts,
     ports: Ports,
     routes: &mut Vec<Route>,
     context: &mut Context<'s>,
@@ -241,7 +241,7 @@ fn requests<'s>(
     }
     // `allow if { src … }`, and then `deny`: who is not there is refused.
     let mut allowed: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-    let mut effects: Vec<(Place, Term, Effect)> = Vec::new();
+    let mut effects: Vec<(DirectiveLocation, Term, Effect)> = Vec::new();
     let mut to_https = false;
     for (line, action, at) in rules {
         let mut found = terms(line.after(at), acls, true);
@@ -322,7 +322,7 @@ fn refused(
     allowed: Option<&[String]>,
     ports: Ports,
     context: &mut Context<'_>,
-) -> Option<(Place, Term, Effect)> {
+) -> Option<(DirectiveLocation, Term, Effect)> {
     let closed = |why: &str| {
         let mut route = Route::new(line.place.clone(), Condition::default(), Target::Nothing);
         route.close(why);

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::super::{Text, report::Place};
+use super::super::{Text, report::DirectiveLocation};
 
 const SECTIONS: [&str; 20] = [
     "global",
@@ -29,13 +29,13 @@ const SECTIONS: [&str; 20] = [
 
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    pub(super) place: Place,
+    pub(super) place: DirectiveLocation,
     pub(super) words: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Section {
-    pub(super) place: Place,
+    pub(super) place: DirectiveLocation,
     pub(super) kind: String,
     pub(super) name: String,
     more: Vec<String>,
@@ -75,7 +75,7 @@ impl Section {
 pub(super) fn parse(text: &Text) -> Result<Vec<Section>> {
     let mut sections: Vec<Section> = Vec::new();
     for (number, line) in (1_u32..).zip(text.text.lines()) {
-        let place = Place { file: text.name.clone(), line: number, nth: 0 };
+        let place = DirectiveLocation { file: text.name.clone(), line: number, nth: 0 };
         let Some(words) = words(line) else { bail!("{place}: a quote that does not end") };
         let Some(first) = words.first() else { continue };
         if SECTIONS.contains(&first.as_str()) {

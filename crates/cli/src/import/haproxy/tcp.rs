@@ -22,7 +22,7 @@ const MOVES: [&str; 6] = ["set-src", "expect-", "lua.", "use-service", "send-spo
 
 pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut Context<'s>) -> Result<()> {
     let acls = context.acls(section);
-    let mut admitted = Admitted::default();
+    let mut admitted = TcpAccess::default();
     admitted.read(section, context);
     let mut by_name: Vec<(&Line, Vec<Host>)> = Vec::new();
     let mut always = None;
@@ -57,7 +57,7 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
                 admitted.read(to, context);
             }
         }
-        return passthrough(section, binds, by_name, admitted != Admitted::default(), context);
+        return passthrough(section, binds, by_name, admitted != TcpAccess::default(), context);
     }
     let Some(to) = default.as_deref().and_then(|it| context.backend(it)) else {
         for bind in binds {
@@ -70,7 +70,7 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
     if to.place != section.place {
         admitted.read(to, context);
     }
-    let Admitted { sources, closed } = admitted;
+    let TcpAccess { sources, closed } = admitted;
     let sources = sources.unwrap_or_default();
     let Some(place) = backend(to, false, context) else { return Ok(()) };
     if let Some(it) = context.proxy.backends.get_mut(place) {
@@ -134,13 +134,13 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
 
 /// Who may connect, as `tcp-request` says.
 #[derive(Default, PartialEq)]
-struct Admitted {
+struct TcpAccess {
     /// `None`: all.
     sources: Option<Vec<String>>,
     closed: Option<String>,
 }
 
-impl Admitted {
+impl TcpAccess {
     /// Every rule that rejects counts, but for those that an `accept` of the same set of rules let in before.
     fn read<'s>(&mut self, section: &'s Section, context: &mut Context<'s>) {
         let acls = context.acls(section);

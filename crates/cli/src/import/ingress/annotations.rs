@@ -8,7 +8,7 @@ use super::{
     super::{
         nginx::may_refuse,
         proxy::{Host, Redirect, Rewrite, host},
-        report::Place,
+        report::DirectiveLocation,
     },
     Context,
     objects::{Object, scalar},
@@ -72,7 +72,7 @@ const PROTECTS: &str = "auth-url auth-signin auth-type auth-secret auth-secret-t
 pub(super) fn options(object: &Object<'_>, context: &mut Context<'_>) -> Options {
     let mut options = Options::default();
     for (nth, entry) in (1_u32..).zip(object.annotations()) {
-        let place = Place { file: object.place.file.clone(), line: entry.at.line, nth };
+        let place = DirectiveLocation { file: object.place.file.clone(), line: entry.at.line, nth };
         let value = scalar(&entry.value).unwrap_or_default();
         context.report.expect(&place, &format!("{}: {value}", entry.key));
         match entry.key.strip_prefix(OURS) {
@@ -83,7 +83,13 @@ pub(super) fn options(object: &Object<'_>, context: &mut Context<'_>) -> Options
     options
 }
 
-fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
+fn of_nginx(
+    name: &str,
+    value: &str,
+    place: &DirectiveLocation,
+    options: &mut Options,
+    context: &mut Context<'_>,
+) {
     let has = |list: &str| list.split_whitespace().any(|it| it == name);
     let report = &mut context.report;
     let yes = ["1", "t", "true"].contains(&&*value.to_ascii_lowercase());
@@ -205,7 +211,13 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
     }
 }
 
-fn of_others(key: &str, value: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
+fn of_others(
+    key: &str,
+    value: &str,
+    place: &DirectiveLocation,
+    options: &mut Options,
+    context: &mut Context<'_>,
+) {
     let report = &mut context.report;
     let of_ingress = [
         "ingress",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, rc::Rc};
 use seaway_manifests::tree::{Entry, Node, Value};
 use serde_json::Value as Json;
 
-use super::super::{proxy::service_name, report::Place, write::printable};
+use super::super::{proxy::service_name, report::DirectiveLocation, write::printable};
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ impl Key {
 }
 
 pub(super) struct Object<'t> {
-    pub(super) place: Place,
+    pub(super) place: DirectiveLocation,
     pub(super) root: &'t Node,
 }
 
@@ -43,8 +43,8 @@ pub(super) fn objects<'t>(roots: &'t [Node], file: &Rc<str>) -> Vec<Object<'t>> 
     objects
 }
 
-pub(super) fn place(node: &Node, file: &Rc<str>, nth: u32) -> Place {
-    Place { file: file.clone(), line: node.at.line, nth }
+pub(super) fn place(node: &Node, file: &Rc<str>, nth: u32) -> DirectiveLocation {
+    DirectiveLocation { file: file.clone(), line: node.at.line, nth }
 }
 
 pub(super) fn text<'t>(node: &'t Node, key: &str) -> Option<&'t str> {

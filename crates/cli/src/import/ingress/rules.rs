@@ -6,7 +6,7 @@ use super::{
     super::{
         expression::{decoded, has_top_level_bar},
         proxy::{Backend, Condition, Host, PathRule, Redirect, Rewrite, Route, Target, host},
-        report::Place,
+        report::DirectiveLocation,
         write::escaped,
     },
     Context,
@@ -137,7 +137,7 @@ struct Ingress<'o, 't> {
 }
 
 impl Ingress<'_, '_> {
-    fn place(&self, node: &Node, nth: u32) -> Place {
+    fn place(&self, node: &Node, nth: u32) -> DirectiveLocation {
         place(node, &self.object.place.file, nth.saturating_add(1000))
     }
 
@@ -241,7 +241,7 @@ impl Ingress<'_, '_> {
     }
 
     /// TLS that is passed through is said by the Service.
-    fn pass(&self, route: &Route, key: &Key, at: &Place, context: &mut Context<'_>) {
+    fn pass(&self, route: &Route, key: &Key, at: &DirectiveLocation, context: &mut Context<'_>) {
         let hosts: Vec<String> = route.condition.hosts.iter().map(Host::written).collect();
         if hosts.is_empty() || self.options.closed.is_some() || !self.options.sources.is_empty() {
             return context.report.closed(
@@ -256,7 +256,7 @@ impl Ingress<'_, '_> {
     }
 
     /// The Service gets what the Ingress says of it.
-    fn want(&self, key: &Key, at: &Place, context: &mut Context<'_>) {
+    fn want(&self, key: &Key, at: &DirectiveLocation, context: &mut Context<'_>) {
         let is_there = context.service(key).is_some();
         let wanted = context.wanted.entry(key.clone()).or_default();
         for (name, value) in &self.options.service {
@@ -286,7 +286,7 @@ impl Ingress<'_, '_> {
         &self,
         written: &str,
         kind: &str,
-        at: &Place,
+        at: &DirectiveLocation,
         context: &mut Context<'_>,
     ) -> Result<(PathRule, Option<Rewrite>), String> {
         let exact = kind == "Exact";

@@ -7,9 +7,9 @@ use std::{
 
 use super::{
     super::{
-        Imported, beside,
+        ImportResult, beside,
         proxy::Proxy,
-        report::{Place, Report},
+        report::{DirectiveLocation, Report},
     },
     parse::Directive,
 };
@@ -23,9 +23,9 @@ pub(super) struct Context {
     /// `map $ssl_preread_server_name $name { … }`, by the name that is set.
     pub(super) maps: BTreeMap<String, Directive>,
     /// Includes whose directives are not known.
-    pub(super) unread: BTreeSet<Place>,
+    pub(super) unread: BTreeSet<DirectiveLocation>,
     /// `if`s that redirect to https, which is translated.
-    pub(super) to_https: BTreeSet<Place>,
+    pub(super) to_https: BTreeSet<DirectiveLocation>,
     /// HSTS that some routes have: places in `proxy.routes`, and seconds.
     pub(super) hsts: Vec<(usize, String)>,
 }
@@ -49,8 +49,8 @@ impl Context {
         beside(&self.file, named)
     }
 
-    pub(super) fn into_imported(self) -> Imported {
-        Imported { proxy: self.proxy, report: self.report }
+    pub(super) fn into_imported(self) -> ImportResult {
+        ImportResult { proxy: self.proxy, report: self.report }
     }
 }
 

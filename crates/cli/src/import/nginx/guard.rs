@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    super::{proxy::Route, report::Place},
+    super::{proxy::Route, report::DirectiveLocation},
     access::believed,
     context::Context,
-    http::Ready,
+    http::RoutedServer,
     location::NOT_SERVED,
     names::Listen,
     parse::Directive,
@@ -54,14 +54,14 @@ pub(super) fn believe(servers: &[Server<'_>], context: &mut Context) {
 }
 
 /// Requests for names that cannot be written come to other servers: where their own server protects, those are closed.
-pub(super) fn lost_names(ready: &mut [Ready<'_, '_>], context: &mut Context) {
-    let protects = |it: &Ready<'_, '_>| {
+pub(super) fn lost_names(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
+    let protects = |it: &RoutedServer<'_, '_>| {
         let routes = &it.served.routes;
         let asks = !matches!(it.server.scopes.said("ssl_verify_client"), "" | "off");
         let refuses = |it: &Route| it.is_protected() && it.closed.as_deref() != Some(NOT_SERVED);
         asks || it.closed.is_some() || routes.is_empty() || routes.iter().any(refuses)
     };
-    let lost: Vec<(Place, String)> = ready
+    let lost: Vec<(DirectiveLocation, String)> = ready
         .iter()
         .filter(|it| !it.is_default && protects(it))
         .flat_map(|it| {

@@ -12,7 +12,7 @@ use super::{
     cover, guard, headers, judge_rest, keep_upstream,
     names::{Listen, listens, names},
     parse::Directive,
-    server::{Served, Server, served},
+    server::{Server, ServerRoutes, served},
 };
 
 pub(super) fn read(block: &[Directive], context: &mut Context) {
@@ -152,9 +152,9 @@ impl Ports {
 }
 
 /// A server whose routes are known.
-pub(super) struct Ready<'s, 'd> {
+pub(super) struct RoutedServer<'s, 'd> {
     pub(super) server: &'s Server<'d>,
-    pub(super) served: Served,
+    pub(super) served: ServerRoutes,
     plain: bool,
     tls: bool,
     pub(super) is_default: bool,
@@ -162,7 +162,7 @@ pub(super) struct Ready<'s, 'd> {
 }
 
 fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
-    let mut ready: Vec<Ready<'_, '_>> =
+    let mut ready: Vec<RoutedServer<'_, '_>> =
         servers.iter().filter_map(|it| prepare(it, servers, door, context)).collect();
     let hidden: Vec<&Server<'_>> = servers
         .iter()
@@ -204,7 +204,7 @@ fn prepare<'s, 'd>(
     all: &[Server<'_>],
     door: &Ports,
     context: &mut Context,
-) -> Option<Ready<'s, 'd>> {
+) -> Option<RoutedServer<'s, 'd>> {
     let front: Vec<&(Listen, Directive)> = server.listens.iter().filter(|(it, _)| door.has(it)).collect();
     let (first, _) = front.first()?;
     for (listen, written) in server.listens.iter().filter(|(it, _)| !door.has(it)) {
@@ -245,7 +245,7 @@ fn prepare<'s, 'd>(
     }
     let plain = front.iter().any(|(it, _)| !it.ssl);
     let tls = front.iter().any(|(it, _)| it.ssl);
-    Some(Ready { server, served, plain, tls, is_default, closed })
+    Some(RoutedServer { server, served, plain, tls, is_default, closed })
 }
 
 /// A server at a port that is not the front door's: one that leads everything to one backend has a listener of its own.
@@ -306,7 +306,7 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
     }
 }
 
-fn certificates(ready: &mut [Ready<'_, '_>], context: &mut Context) {
+fn certificates(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
     for it in ready.iter_mut().filter(|it| it.tls) {
         let (certs, keys) =
             (it.server.scopes.all(&["ssl_certificate"]), it.server.scopes.all(&["ssl_certificate_key"]));
@@ -336,8 +336,8 @@ fn certificates(ready: &mut [Ready<'_, '_>], context: &mut Context) {
 }
 
 /// Certificates of clients: the front door asks all of them, or none.
-fn clients(ready: &mut [Ready<'_, '_>], context: &mut Context) {
-    let of = |it: &Ready<'_, '_>| -> Option<(PathBuf, bool)> {
+fn clients(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
+    let of = |it: &RoutedServer<'_, '_>| -> Option<(PathBuf, bool)> {
         let scopes = &it.server.scopes;
         let required = match scopes.said("ssl_verify_client") {
             "on" => true,
@@ -346,7 +346,7 @@ fn clients(ready: &mut [Ready<'_, '_>], context: &mut Context) {
         };
         Some((context.path(scopes.one("ssl_client_certificate")?.arg(0)), required))
     };
-    let serving = |it: &&Ready<'_, '_>| !it.served.routes.is_empty();
+    let serving = |it: &&RoutedServer<'_, '_>| !it.served.routes.is_empty();
     let wanted: BTreeSet<Option<(PathBuf, bool)>> = ready.iter().filter(serving).map(of).collect();
     let all: Vec<_> = wanted.into_iter().collect();
     if let [Some(only)] = all.as_slice() {
@@ -369,7 +369,13 @@ fn clients(ready: &mut [Ready<'_, '_>], context: &mut Context) {
     }
 }
 
-fn emit(it: &Ready<'_, '_>, tls_hosts: &[Host], any_tls: bool, has_wildcard: bool, context: &mut Context) {
+fn emit(
+    it: &RoutedServer<'_, '_>,
+    tls_hosts: &[Host],
+    any_tls: bool,
+    has_wildcard: bool,
+    context: &mut Context,
+) {
     let hosts = &it.server.names.hosts;
     let mut sets: Vec<Vec<Host>> = Vec::new();
     if !hosts.is_empty() && (!it.is_default || has_wildcard) {
@@ -423,7 +429,7 @@ fn emit(it: &Ready<'_, '_>, tls_hosts: &[Host], any_tls: bool, has_wildcard: boo
 }
 
 /// What a server does not serve must not go to the default server, or to one with a wildcard.
-fn rest(ready: &[Ready<'_, '_>], context: &mut Context) {
+fn rest(ready: &[RoutedServer<'_, '_>], context: &mut Context) {
     let covers = |host: &Host, routes: &[Route]| {
         routes.iter().any(|it| {
             it.condition.hosts.is_empty()

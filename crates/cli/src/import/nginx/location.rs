@@ -12,7 +12,7 @@ use super::{
     headers::{SentHost, headers},
     judge_rest, order,
     parse::Directive,
-    pass::{Pass, pass, prefix_rewrite},
+    pass::{ProxyPass, pass, prefix_rewrite},
     server::{NO_CONDITIONS, Server, is_to_https, redirect},
     words::lets_pass,
 };
@@ -456,7 +456,7 @@ fn forwarded(
     context: &mut Context,
 ) -> Content {
     match pass(it, location, &server.name(&location.path), context) {
-        Ok(Pass { backend, rewrite, named, is_dns }) => {
+        Ok(ProxyPass { backend, rewrite, named, is_dns }) => {
             context.report.translated(&it.place);
             let rewrite = prefix.or(rewrite);
             if let (Some(Rewrite::Prefix(by)), false) = (&rewrite, location.path.ends_with('/'))

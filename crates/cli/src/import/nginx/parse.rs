@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, bail};
 
 use super::{
-    super::{Text, report::Place, text_of},
+    super::{Text, report::DirectiveLocation, text_of},
     lexer::{Lexer, Token},
 };
 
@@ -18,7 +18,7 @@ const MOST_FILES: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Directive {
-    pub(super) place: Place,
+    pub(super) place: DirectiveLocation,
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) block: Option<Vec<Directive>>,
@@ -41,41 +41,41 @@ impl Directive {
 }
 
 /// What was read.
-pub(super) struct Parsed {
+pub(super) struct ParsedConfig {
     pub(super) directives: Vec<Directive>,
-    pub(super) unread: Unread,
+    pub(super) unread: UnresolvedIncludes,
     /// Includes whose directives stand in their places.
     pub(super) included: Vec<Directive>,
 }
 
 /// Includes that lead to nothing.
-type Unread = Vec<NotRead>;
+type UnresolvedIncludes = Vec<UnresolvedInclude>;
 
-pub(super) struct NotRead {
-    pub(super) place: Place,
+pub(super) struct UnresolvedInclude {
+    pub(super) place: DirectiveLocation,
     pub(super) why: String,
     /// Whether there may be directives in it: a pattern that no file matches has none.
     pub(super) may_say_more: bool,
 }
 
-struct Reading {
+struct ParserState {
     /// Where relative names begin.
     main: PathBuf,
     room: u64,
     files: usize,
     nth: u32,
-    unread: Unread,
+    unread: UnresolvedIncludes,
     read: Vec<Directive>,
 }
 
-pub(super) fn parse(file: &Path, text: &Text, room: u64) -> Result<Parsed> {
+pub(super) fn parse(file: &Path, text: &Text, room: u64) -> Result<ParsedConfig> {
     let mut reading =
-        Reading { main: file.to_owned(), room, files: 1, nth: 0, unread: Vec::new(), read: Vec::new() };
+        ParserState { main: file.to_owned(), room, files: 1, nth: 0, unread: Vec::new(), read: Vec::new() };
     let directives = reading.file(text, 0)?;
-    Ok(Parsed { directives, unread: reading.unread, included: reading.read })
+    Ok(ParsedConfig { directives, unread: reading.unread, included: reading.read })
 }
 
-impl Reading {
+impl ParserState {
     fn file(&mut self, text: &Text, depth: usize) -> Result<Vec<Directive>> {
         let mut lexer = Lexer::new(&text.text);
         let directives = self.block(&mut lexer, text, depth, false)?;
@@ -154,7 +154,7 @@ impl Reading {
         let mut all = std::mem::take(words).into_iter().map(|it| it.1);
         let name = all.next().unwrap_or_default();
         self.nth = self.nth.saturating_add(1);
-        let place = Place { file: text.name.clone(), line, nth: self.nth };
+        let place = DirectiveLocation { file: text.name.clone(), line, nth: self.nth };
         Directive { place, name, args: all.collect(), block }
     }
 
@@ -163,8 +163,11 @@ impl Reading {
         let path = super::super::beside(&self.main, written);
         let (mut paths, is_readable) = matching(&path);
         paths.sort();
-        let not_read =
-            |why: String, may_say_more: bool| NotRead { place: include.place.clone(), why, may_say_more };
+        let not_read = |why: String, may_say_more: bool| UnresolvedInclude {
+            place: include.place.clone(),
+            why,
+            may_say_more,
+        };
         if !is_readable {
             let why = "a folder of it is not here, or cannot be read; run this where the files are";
             self.unread.push(not_read(why.to_owned(), true));

@@ -10,7 +10,7 @@ use super::{
 
 /// Where a location leads.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct ProxyPass {
     pub(super) backend: usize,
     pub(super) rewrite: Option<Rewrite>,
     /// The name that nginx sends to the backend in `Host`, if nothing else is said.
@@ -25,7 +25,7 @@ pub(super) fn pass(
     location: &Location<'_>,
     name: &str,
     context: &mut Context,
-) -> Result<Pass, String> {
+) -> Result<ProxyPass, String> {
     let written = &*constants(it.arg(0), &location.scopes);
     let (scheme, rest) = written.split_once("://").unwrap_or(("", written));
     let end = rest.find('/').unwrap_or(rest.len());
@@ -68,7 +68,7 @@ pub(super) fn pass(
         ..Backend::default()
     });
     let rewrite = rewrite(path, location)?;
-    Ok(Pass { backend, rewrite, named: at.to_owned(), is_dns: !is_upstream && !is_address })
+    Ok(ProxyPass { backend, rewrite, named: at.to_owned(), is_dns: !is_upstream && !is_address })
 }
 
 /// A text with what `set` says of its variables: `set $app shop;` is how names are resolved while nginx runs. A variable stays

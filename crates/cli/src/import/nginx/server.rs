@@ -40,13 +40,13 @@ impl Server<'_> {
 }
 
 /// What a server came to.
-pub(super) struct Served {
+pub(super) struct ServerRoutes {
     pub(super) routes: Vec<Route>,
     /// It sends all requests to https, at the same host.
     pub(super) to_https: bool,
 }
 
-pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
+pub(super) fn served(server: &Server<'_>, context: &mut Context) -> ServerRoutes {
     judge_rest(
         server.block,
         &[
@@ -93,7 +93,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
             );
             unread(server, context);
             let has_redirects = to_https;
-            return Served {
+            return ServerRoutes {
                 routes: if has_redirects { Vec::new() } else { with(first, vec![refused(server, it)]) },
                 to_https: has_redirects,
             };
@@ -104,7 +104,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
                 to_https = true;
                 if it.name == "return" || it.arg(0) == "^" || it.arg(0).starts_with("^(.*)") || it.arg(0).starts_with("^/(.*)") {
                     unread(server, context);
-                    return Served { routes: Vec::new(), to_https };
+                    return ServerRoutes { routes: Vec::new(), to_https };
                 }
             }
             Ok(Some((to, false))) => {
@@ -118,12 +118,12 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
                 let access = access(&server.scopes, context);
                 (route.sources, route.closed, route.decodes) = (access.sources, access.closed, true);
                 unread(server, context);
-                return Served { routes: with(first, vec![route]), to_https };
+                return ServerRoutes { routes: with(first, vec![route]), to_https };
             }
             Err(why) if it.name == "return" => {
                 context.report.closed(&it.place, &why);
                 unread(server, context);
-                return Served { routes: with(first, vec![refused(server, it)]), to_https };
+                return ServerRoutes { routes: with(first, vec![refused(server, it)]), to_https };
             }
             Ok(None) => first.push(unsaid(it, "Seaway replaces a prefix of the path, or all of it, by fixed text: write an HTTPRoute with URLRewrite", context)),
             Err(why) => first.push(unsaid(it, &why, context)),
@@ -145,7 +145,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
         routes.remove(at);
         to_https = true;
     }
-    Served { routes, to_https }
+    ServerRoutes { routes, to_https }
 }
 
 fn with(mut first: Vec<Route>, rest: Vec<Route>) -> Vec<Route> {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn yaml(flags: &[&str], json: Option<&str>) -> String {
-    let mut bank = Bank::default();
+    let mut bank = ServiceLoadbalancerFlags::default();
     let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
     bank.flags(&flags).expect("they are right");
     if let Some(json) = json {
@@ -86,7 +86,7 @@ fn what_cannot_be_read_is_refused() {
         &["--no-such-flag=1"],
     ] {
         let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
-        assert!(Bank::default().flags(&flags).is_err(), "{flags:?}");
+        assert!(ServiceLoadbalancerFlags::default().flags(&flags).is_err(), "{flags:?}");
     }
-    assert!(Bank::default().json("[]").is_err());
+    assert!(ServiceLoadbalancerFlags::default().json("[]").is_err());
 }

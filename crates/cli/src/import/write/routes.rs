@@ -11,8 +11,8 @@ use super::{
         },
         report::Report,
     },
-    services::Placed,
-    spelling::{self, REST, Reach, escaped},
+    services::ServiceAnnotations,
+    spelling::{self, PathScope, REST, escaped},
     yaml::{comment, flow, scalar},
 };
 
@@ -23,7 +23,7 @@ const MOST_RULES: usize = 16;
 
 /// What one HTTPRoute is for.
 #[derive(PartialEq)]
-struct Head {
+struct RouteKey {
     namespace: Option<String>,
     hosts: Vec<Host>,
     sources: String,
@@ -31,16 +31,16 @@ struct Head {
     tls: Option<String>,
 }
 
-pub(super) fn text(proxy: &Proxy, placed: &Placed, report: &mut Report) -> String {
+pub(super) fn text(proxy: &Proxy, placed: &ServiceAnnotations, report: &mut Report) -> String {
     let is_placed = |route: &Route| match &route.target {
         Target::Backends(to) => to.iter().all(|(at, _)| placed.contains_key(at)),
         _ => false,
     };
     let routes: Vec<&Route> = proxy.routes.iter().filter(|it| !is_placed(it)).collect();
-    let mut objects: Vec<(Head, Vec<String>)> = Vec::new();
+    let mut objects: Vec<(RouteKey, Vec<String>)> = Vec::new();
     for route in &routes {
         let rule = rule(route, proxy, report);
-        let head = Head {
+        let head = RouteKey {
             namespace: route.namespace.clone(),
             hosts: route.condition.hosts.clone(),
             sources: match &route.closed {
@@ -67,7 +67,7 @@ pub(super) fn text(proxy: &Proxy, placed: &Placed, report: &mut Report) -> Strin
     texts.collect::<Vec<_>>().join("---\n")
 }
 
-fn object(name: &str, head: &Head, rules: &[String], parent: Option<&str>) -> String {
+fn object(name: &str, head: &RouteKey, rules: &[String], parent: Option<&str>) -> String {
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata:\n  name: {}\n",
         scalar(name)
@@ -139,7 +139,7 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     if is_spelled(route) {
         let (text, reach) = match path {
             PathRule::Prefix(text) => (text, reach(route)),
-            PathRule::Exact(text) => (text, Reach::Exactly),
+            PathRule::Exact(text) => (text, PathScope::Exactly),
             _ => return paths,
         };
         paths.extend(spelling::expression(text, reach).map(PathRule::Regex));
@@ -161,8 +161,8 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     paths
 }
 
-fn reach(route: &Route) -> Reach {
-    if route.by_segments { Reach::Below } else { Reach::Beginning }
+fn reach(route: &Route) -> PathScope {
+    if route.by_segments { PathScope::Below } else { PathScope::Beginning }
 }
 
 /// The route above, whose expression is for the paths of this one as well.
@@ -182,7 +182,7 @@ pub(super) fn spelled_above<'p>(route: &Route, proxy: &'p Proxy) -> Option<&'p R
 pub(super) fn is_spelled(route: &Route) -> bool {
     let is_part = match &route.condition.path {
         PathRule::Prefix(path) => path != "/" && spelling::expression(path, reach(route)).is_some(),
-        PathRule::Exact(path) => spelling::expression(path, Reach::Exactly).is_some(),
+        PathRule::Exact(path) => spelling::expression(path, PathScope::Exactly).is_some(),
         _ => false,
     };
     let is_rewritten = matches!(route.rewrite, Some(Rewrite::Prefix(_))) && route.closed.is_none();

@@ -11,10 +11,10 @@ use super::{
 };
 
 /// What annotations say of a Service's entrances, by the place of the backend. Those of others are in HTTPRoutes.
-pub(super) type Placed = BTreeMap<usize, BTreeMap<&'static str, String>>;
+pub(super) type ServiceAnnotations = BTreeMap<usize, BTreeMap<&'static str, String>>;
 
 /// Backends whose routes need no HTTPRoute.
-pub(super) fn placed(proxy: &Proxy) -> Placed {
+pub(super) fn placed(proxy: &Proxy) -> ServiceAnnotations {
     let all = 0..proxy.backends.len();
     all.filter_map(|at| Some((at, entrances(proxy, at)?))).collect()
 }
@@ -76,7 +76,7 @@ fn is_simple(route: &Route) -> bool {
         && !path.contains([',', ' '])
 }
 
-pub(super) fn files(proxy: &Proxy, placed: &Placed) -> Vec<(String, String)> {
+pub(super) fn files(proxy: &Proxy, placed: &ServiceAnnotations) -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut taken: BTreeSet<String> = proxy.backends.iter().map(|it| it.name.clone()).collect();
     for (at, backend) in proxy.backends.iter().enumerate().filter(|(_, it)| !it.is_there) {

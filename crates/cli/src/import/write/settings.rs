@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{
-    super::proxy::{Door, Proxy},
+    super::proxy::{FrontDoor, Proxy},
     yaml::{flow, scalar},
 };
 
@@ -40,7 +40,7 @@ pub(super) fn text(proxy: &Proxy) -> Option<String> {
     (!text.is_empty()).then(|| format!("# All keys: seaway config --example\n{text}"))
 }
 
-fn front_door(door: &Door, text: &mut String) {
+fn front_door(door: &FrontDoor, text: &mut String) {
     let mut lines = String::new();
     let mut line = |key: &str, value: Value| {
         let _ = writeln!(lines, "  {key}: {}", flow(&value));
@@ -81,7 +81,7 @@ fn front_door(door: &Door, text: &mut String) {
     }
 }
 
-fn tls(door: &Door) -> String {
+fn tls(door: &FrontDoor) -> String {
     let mut lines = String::new();
     let mut line = |key: &str, value: Value| {
         let _ = writeln!(lines, "    {key}: {}", flow(&value));

@@ -9,7 +9,7 @@ const LONGEST: usize = 1024;
 
 /// What of paths one is meant for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum PathScope {
     Exactly,
     /// What begins with its text.
     Beginning,
@@ -18,10 +18,10 @@ pub(super) enum Reach {
 }
 
 /// An expression for every spelling of a path. `None`: it would be too long.
-pub(super) fn expression(path: &str, reach: Reach) -> Option<String> {
+pub(super) fn expression(path: &str, reach: PathScope) -> Option<String> {
     let mut text = String::new();
     let mut after_slash = false;
-    let path = if reach == Reach::Below { path.trim_end_matches('/') } else { path };
+    let path = if reach == PathScope::Below { path.trim_end_matches('/') } else { path };
     for byte in decoded(path) {
         match byte {
             b'/' if after_slash => {}
@@ -31,9 +31,9 @@ pub(super) fn expression(path: &str, reach: Reach) -> Option<String> {
         after_slash = byte == b'/';
     }
     match reach {
-        Reach::Exactly => {}
-        Reach::Beginning => text.push_str(REST),
-        Reach::Below => text.push_str(&format!("(?:{SLASHES}{REST})?")),
+        PathScope::Exactly => {}
+        PathScope::Beginning => text.push_str(REST),
+        PathScope::Below => text.push_str(&format!("(?:{SLASHES}{REST})?")),
     }
     (text.len() <= LONGEST).then_some(text)
 }

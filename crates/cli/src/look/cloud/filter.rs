@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use seaway_model::{Kind, LbKey, ObjectRef, Unit};
 use seaway_plan::{ServiceKey, World};
 
-use super::{Prospect, diff::Diff};
+use super::{PlannedObject, diff::Diff};
 use crate::args::plan::{Action, Plan};
 
 pub(super) struct Filter<'a>(&'a Plan);
@@ -38,7 +38,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Problems stay, whatever is to be seen of the steps.
-    pub(super) fn retain(&self, prospect: &mut Prospect) {
+    pub(super) fn retain(&self, prospect: &mut PlannedObject) {
         let is_meant = |it: &Diff| self.0.action.is_empty() || self.0.action.contains(&it.action);
         prospect.steps.retain(is_meant);
         if !self.0.action.is_empty() && !self.0.action.contains(&Action::Delete) {

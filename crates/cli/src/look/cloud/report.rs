@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use serde_json::{Value, json};
 
 use super::{
-    Prospect,
+    PlannedObject,
     diff::{Diff, FieldChange},
 };
 use crate::output;
@@ -20,7 +20,7 @@ const CHANGES: u8 = 1;
 /// There are Problems, or it is not known what would be changed.
 pub(super) const PROBLEMS: u8 = 2;
 
-pub(super) fn exit(prospects: &[Prospect]) -> ExitCode {
+pub(super) fn exit(prospects: &[PlannedObject]) -> ExitCode {
     let has_problems = prospects.iter().any(|it| !it.problems.is_empty());
     let has_steps = prospects.iter().any(|it| !it.steps.is_empty());
     ExitCode::from(code(has_problems, has_steps))
@@ -34,7 +34,7 @@ fn code(has_problems: bool, has_steps: bool) -> u8 {
     }
 }
 
-pub(super) fn table(prospects: &[Prospect]) -> String {
+pub(super) fn table(prospects: &[PlannedObject]) -> String {
     let rows: Vec<Vec<String>> = prospects.iter().flat_map(rows_of).collect();
     match rows.is_empty() {
         true => "Nothing would be changed.".to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn table(prospects: &[Prospect]) -> String {
     }
 }
 
-fn rows_of(prospect: &Prospect) -> Vec<Vec<String>> {
+fn rows_of(prospect: &PlannedObject) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for step in &prospect.steps {
         rows.push(vec![prospect.whose.clone(), step.text.clone()]);
@@ -73,7 +73,7 @@ fn value(value: &Value) -> String {
 }
 
 /// One line: `5 steps for 3 objects (change: 4, create: 1), 1 Problem; nothing was done`.
-pub(super) fn summary(prospects: &[Prospect]) -> String {
+pub(super) fn summary(prospects: &[PlannedObject]) -> String {
     let steps: usize = prospects.iter().map(|it| it.steps.len()).sum();
     let problems: usize = prospects.iter().map(|it| it.problems.len()).sum();
     let counted = count(prospects.iter().flat_map(|it| &it.steps), |it| it.action.as_str());
@@ -84,7 +84,7 @@ pub(super) fn summary(prospects: &[Prospect]) -> String {
     format!("{steps} for {objects}{counted}, {problems}; nothing was done")
 }
 
-pub(super) fn as_json(prospects: &[Prospect]) -> Value {
+pub(super) fn as_json(prospects: &[PlannedObject]) -> Value {
     let steps = || prospects.iter().flat_map(|it| &it.steps);
     let kinds: BTreeMap<&str, BTreeMap<&str, usize>> = count(steps(), |it| it.kind)
         .into_keys()
@@ -102,7 +102,7 @@ pub(super) fn as_json(prospects: &[Prospect]) -> Value {
     })
 }
 
-fn of_prospect(prospect: &Prospect) -> Value {
+fn of_prospect(prospect: &PlannedObject) -> Value {
     let object = prospect.object.as_ref();
     json!({
         "for": prospect.whose,
@@ -143,10 +143,10 @@ mod tests {
     use super::*;
     use crate::args::plan::Action;
 
-    fn prospect(steps: Vec<Diff>, problems: &[&str]) -> Prospect {
+    fn prospect(steps: Vec<Diff>, problems: &[&str]) -> PlannedObject {
         let object = ObjectRef::new(Kind::Service, "default", "shop");
         let problems = problems.iter().map(|it| (*it).to_owned()).collect();
-        Prospect { whose: object.to_string(), object: Some(object), steps, later: Vec::new(), problems }
+        PlannedObject { whose: object.to_string(), object: Some(object), steps, later: Vec::new(), problems }
     }
 
     fn step(kind: &'static str, action: Action, changes: Vec<FieldChange>) -> Diff {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_deleted_later_is_said_and_is_no_change_now() {
         let later = "later: delete security group 7".to_owned();
-        let all = [Prospect { later: vec![later.clone()], ..prospect(Vec::new(), &[]) }];
+        let all = [PlannedObject { later: vec![later.clone()], ..prospect(Vec::new(), &[]) }];
         assert_eq!(table(&all), format!("FOR                   STEP\nService default/shop  {later}"));
         assert_eq!(as_json(&all)["objects"][0]["later"], json!([later]));
         assert_eq!(as_json(&all)["summary"]["steps"], json!(0));

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::HostReports;
+use seaway_cluster::HostStatusWriter;
 use seaway_engine::Handle;
-use seaway_files::snapshot::StateCacheWriter;
+use seaway_files::state_cache::StateCacheWriter;
 use seaway_node::Host;
-use seaway_proxy::{HandOver, Introduction, Predecessor, Turn};
+use seaway_proxy::{HandoverListener, HandoverPhase, Introduction, Predecessor};
 use tokio::{runtime, sync::mpsc, time::timeout};
 
 use super::Folder;
@@ -31,7 +31,7 @@ pub(in crate::member) type Retired = std::sync::mpsc::Sender<()>;
 
 /// Waits for the next process.
 pub(in crate::member) struct Retiring {
-    waiting: HandOver,
+    waiting: HandoverListener,
     is_asked: Arc<AtomicBool>,
     admits_older: Arc<AtomicBool>,
 }
@@ -42,7 +42,7 @@ impl Retiring {
         folder: &Folder,
         engine: &Handle,
         host: &Arc<Host>,
-        reports: Arc<HostReports>,
+        reports: Arc<HostStatusWriter>,
         snapshot: Option<Arc<StateCacheWriter>>,
         over: mpsc::Sender<Retired>,
     ) -> std::io::Result<Retiring> {
@@ -83,7 +83,7 @@ struct Server {
     folder: Folder,
     engine: Handle,
     host: Arc<Host>,
-    reports: Arc<HostReports>,
+    reports: Arc<HostStatusWriter>,
     snapshot: Option<Arc<StateCacheWriter>>,
     over: mpsc::Sender<Retired>,
     is_asked: Arc<AtomicBool>,
@@ -101,7 +101,7 @@ impl Predecessor for Server {
     fn lock_for(&mut self, who: Option<&Introduction>) -> Result<Option<OwnedFd>, String> {
         let rests = async {
             self.engine.hold().await;
-            self.reports.hold().await;
+            self.reports.pause().await;
         };
         if self.runtime.block_on(async { timeout(RESTS, rests).await }).is_err() {
             return Err(format!("changes of this process are not through within {RESTS:?}"));
@@ -111,16 +111,16 @@ impl Predecessor for Server {
         self.folder.lend().map(Some).map_err(|error| error.to_string())
     }
 
-    fn tell(&mut self, turn: Turn) {
+    fn tell(&mut self, turn: HandoverPhase) {
         match turn {
-            Turn::Asked => self.is_asked.store(true, Ordering::SeqCst),
-            Turn::Resumed => {
+            HandoverPhase::Asked => self.is_asked.store(true, Ordering::SeqCst),
+            HandoverPhase::Resumed => {
                 self.engine.release();
-                self.reports.release();
+                self.reports.resume();
                 self.is_asked.store(false, Ordering::SeqCst);
             }
-            Turn::Over => {
-                self.snapshot.iter().for_each(|it| it.hold());
+            HandoverPhase::Over => {
+                self.snapshot.iter().for_each(|it| it.pause());
                 let (tell, told) = std::sync::mpsc::channel();
                 // Who is ending does not hear it, and has ended all that in another way.
                 if self.over.blocking_send(tell).is_ok() {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use seaway_engine::{Handle, Phase, chain};
 use seaway_node::Host;
 use seaway_plan::World;
-use seaway_proxy::{Introduction, STOPS_WITHIN, TakeOverError, TakenOver, take_as};
+use seaway_proxy::{Introduction, STOPS_WITHIN, Takeover, TakeoverError, take_as};
 use tokio::{
     sync::watch,
     task::{JoinHandle, spawn_blocking},
@@ -94,7 +94,7 @@ impl Candidate {
                 match spawn_blocking(move || take_as(&path, who)).await? {
                     Ok(taken) => return self.go_on(taken).await.map(|()| true),
                     // It is about to begin, or to end.
-                    Err(TakeOverError::NotRunning { .. }) => {}
+                    Err(TakeoverError::NotRunning { .. }) => {}
                     Err(error) => {
                         let why = chain(&error);
                         if said != why {
@@ -122,7 +122,7 @@ impl Candidate {
     }
 
     /// The one before rests, and has this process work in its place.
-    async fn go_on(self, mut taken: TakenOver) -> Result<()> {
+    async fn go_on(self, mut taken: Takeover) -> Result<()> {
         let Some(lock) = taken.lock() else { bail!("the process that serves passes on no lock") };
         self.folder.receive(lock);
         let (host, listening) = (self.host.clone(), taken.listening().count());
@@ -143,7 +143,7 @@ impl Candidate {
         served
     }
 
-    async fn serve(&self, taken: &mut TakenOver) -> Result<()> {
+    async fn serve(&self, taken: &mut Takeover) -> Result<()> {
         self.engine.release();
         let mut phase = self.engine.phase();
         let prepared = async {

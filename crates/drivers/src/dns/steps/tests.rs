@@ -80,7 +80,7 @@ fn what_somebody_removed_comes_back_and_what_somebody_added_stays() {
     check(&it, true, &seen(&mark, &["192.0.2.1"]), &["add 192.0.2.2"]);
     let beside = seen(&mark, &["192.0.2.1", "203.0.113.9"]);
     check(&it, true, &beside, &[]);
-    assert_eq!(obstacle(&it, &beside), Some(Obstacle::Beside(ips(&["203.0.113.9"]))));
+    assert_eq!(obstacle(&it, &beside), Some(NameConflict::Beside(ips(&["203.0.113.9"]))));
     let drained = wanted(None, "shop", &["192.0.2.2"]);
     check(&drained, true, &beside, &["remove 192.0.2.1 replace the marker"]);
     check(&it, false, &beside, &["remove 192.0.2.1 remove the marker"]);
@@ -91,14 +91,14 @@ fn what_another_wrote_is_left_alone() {
     let it = wanted(None, "shop", &["192.0.2.1"]);
     let used = Observed { others: Some("A 203.0.113.9".into()), ..Observed::default() };
     check(&it, true, &used, &[]);
-    assert_eq!(obstacle(&it, &used), Some(Obstacle::Others("A 203.0.113.9".into())));
+    assert_eq!(obstacle(&it, &used), Some(NameConflict::Others("A 203.0.113.9".into())));
     let mut elsewhere = wanted(None, "shop", &[]);
     elsewhere.installation = "test".into();
     for marker in [marked(&elsewhere, &["192.0.2.1"]), "anything".into()] {
         let theirs = seen(&[marker], &["192.0.2.1"]);
         check(&it, true, &theirs, &[]);
         check(&it, false, &theirs, &[]);
-        assert!(matches!(obstacle(&it, &theirs), Some(Obstacle::Marker(_))));
+        assert!(matches!(obstacle(&it, &theirs), Some(NameConflict::Marker(_))));
     }
     // Of the same process, for another Service before.
     let former = seen(&[marked(&wanted(None, "old", &[]), &["192.0.2.9"])], &["192.0.2.9"]);
@@ -125,7 +125,7 @@ fn hosts_of_one_folder_have_their_own_addresses_in_one_name() {
     check(&leaves("a"), true, &shared, &["remove the marker"]);
     let other = wanted(Some("b"), "blog", &["192.0.2.2"]);
     check(&other, true, &there, &[]);
-    assert!(matches!(obstacle(&other, &there), Some(Obstacle::Marker(_))));
+    assert!(matches!(obstacle(&other, &there), Some(NameConflict::Marker(_))));
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn a_changed_prerequisite_is_the_whole_of_what_was_seen() {
     let (a, b) = (wanted(Some("a"), "shop", &["192.0.2.1"]), wanted(Some("b"), "shop", &["192.0.2.2"]));
     let there = seen(&[marked(&a, &["192.0.2.1"])], &["192.0.2.1"]);
     let found = steps(&b, true, &there);
-    assert_eq!(found[0].presupposes, Presupposed::Markers(there.texts.clone()));
-    assert_eq!(steps(&b, true, &Observed::default())[0].presupposes, Presupposed::Unused);
+    assert_eq!(found[0].presupposes, Precondition::Markers(there.texts.clone()));
+    assert_eq!(steps(&b, true, &Observed::default())[0].presupposes, Precondition::Unused);
 }
 
 fn address() -> impl Strategy<Value = &'static str> {

@@ -10,7 +10,7 @@ use seaway_haproxy::words::Label;
 
 /// What was counted since Seaway started HAProxy. What a worker counted between the last look and its end is missing.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct AccumulatedCounters {
     worker: Option<u32>,
     /// As this worker told it last.
     last: Statistics,
@@ -20,7 +20,7 @@ pub(super) struct Tally {
     members: BTreeMap<String, BTreeMap<SocketAddr, Server>>,
 }
 
-impl Tally {
+impl AccumulatedCounters {
     pub(super) fn note(&mut self, worker: u32, now: Statistics) {
         if self.worker != Some(worker) {
             self.last = Statistics::default();
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn counters_grow_through_reloads_and_follow_a_member_and_not_its_slot() {
-        let mut tally = Tally::default();
-        let totals = |tally: &Tally| {
+        let mut tally = AccumulatedCounters::default();
+        let totals = |tally: &AccumulatedCounters| {
             let members = tally.members(&shop());
             let of = |port| members.get(&at(port)).map(|it| it.counters.total);
             (tally.frontends["front"].total, tally.frontends["front"].current, of(1), of(2))
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn of_a_member_that_left_and_came_back_the_slot_that_serves_counts() {
-        let mut tally = Tally::default();
+        let mut tally = AccumulatedCounters::default();
         tally.note(7, told(0, 0, &[("s1", 1, 4, Health::Up), ("s2", 1, 3, Health::Maintenance)]));
         let seen = &tally.members(&shop())[&at(1)];
         assert_eq!((seen.counters.total, seen.health), (7, Health::Up));

@@ -9,9 +9,9 @@ use std::{
 use seaway_haproxy::{changed_members, document::Slot, members_in_slots, words::Label};
 use seaway_model::{LoadBalancer, Owner};
 
-use super::{Part, Work};
+use super::{Part, WriterTask};
 
-impl Work {
+impl WriterTask {
     /// `false`: something else is different as well, or HAProxy did not take it. Then all is looked at.
     pub(super) async fn write_members(&mut self, parts: &[Part]) -> bool {
         let Some(haproxy) = self.haproxy.as_ref().filter(|_| !self.is_down()) else { return false };

@@ -62,7 +62,7 @@ fn a_node_of_which_something_is_in_doubt_is_not_even_asked_for() {
         change(&mut nodes[0]);
         let servers = found();
         let seen = ProjectView { nodes: &nodes, servers: &servers };
-        let Asks { ask, problems } = Suspects::default().asks(seen, &terms);
+        let PlannedLookups { ask, problems } = MissingServers::default().asks(seen, &terms);
         assert_eq!(ask.is_empty(), told.is_some(), "{case}: {ask:?}");
         let wanted = told.filter(|it| !it.is_empty());
         assert_eq!(problems.len(), usize::from(wanted.is_some()), "{case}: {problems:?}");
@@ -71,10 +71,10 @@ fn a_node_of_which_something_is_in_doubt_is_not_even_asked_for() {
             assert!(*reason == Reason::NodeKept && message.contains(wanted), "{case}: {message}");
         }
         // It becomes so after the last answer.
-        let mut suspects = Suspects::default();
+        let mut suspects = MissingServers::default();
         let before = self::nodes();
         for now in [0, 60] {
-            decide(&mut suspects, &before, &servers, Answer::Missing, now);
+            decide(&mut suspects, &before, &servers, ServerLookup::Missing, now);
         }
         assert!(suspects.may_delete(&before[0], &super::terms(), at(60)));
         assert_eq!(suspects.may_delete(&nodes[0], &terms, at(60)), told.is_none(), "{case}");
@@ -89,7 +89,7 @@ fn nodes_that_are_one_server_are_kept_and_stay_as_they_are() {
         node("c", Some("openstack:///s1"), false),
     ];
     let gone = found();
-    let asks = Suspects::default().asks(ProjectView { nodes: &nodes, servers: &gone }, &terms());
+    let asks = MissingServers::default().asks(ProjectView { nodes: &nodes, servers: &gone }, &terms());
     assert!(asks.ask.is_empty(), "{asks:?}");
     assert!(asks.problems.len() == 2 && asks.problems[0].message.contains("several Nodes"), "{asks:?}");
     assert!(asks.problems[0].message.contains("a, c"), "{asks:?}");
@@ -114,7 +114,7 @@ fn a_node_that_another_initialised_is_deleted_once_its_server_was_found() {
     assert_eq!(step.patch(&other, &terms()), None, "it is another server by now");
     nodes[0].annotations.extend(patch.annotations);
     assert!(steps(&nodes, &there).is_empty(), "once");
-    let asks = Suspects::default().asks(ProjectView { nodes: &nodes, servers: &found() }, &terms());
+    let asks = MissingServers::default().asks(ProjectView { nodes: &nodes, servers: &found() }, &terms());
     assert_eq!(asks.ask, [(0, id("s1"))]);
     // One that says of itself which server it is was not found by that.
     let waits = NodeObject { provider_id: Some(provider("openstack:///s1")), ..new_node("a") };
@@ -215,9 +215,9 @@ fn those_that_are_not_answered_do_not_starve_the_others() {
     let mut nodes: Vec<NodeObject> =
         (0..120).map(|it| node(&format!("n{it:03}"), Some(&format!("openstack:///g{it}")), false)).collect();
     nodes.push(node("b", Some("openstack:///s2"), true));
-    let (mut suspects, servers, terms) = (Suspects::default(), found(), terms());
+    let (mut suspects, servers, terms) = (MissingServers::default(), found(), terms());
     let mut asked = std::collections::BTreeSet::new();
-    for answer in [Answer::Unknown, Answer::Unreachable, Answer::Missing] {
+    for answer in [ServerLookup::Unknown, ServerLookup::Unreachable, ServerLookup::Missing] {
         let asks = suspects.asks(ProjectView { nodes: &nodes, servers: &servers }, &terms);
         assert_eq!(asks.ask.len(), 50);
         for (of, id) in asks.ask {
@@ -230,8 +230,8 @@ fn those_that_are_not_answered_do_not_starve_the_others() {
 
 #[test]
 fn a_grace_period_that_is_over_is_waited_for_no_more() {
-    let (mut suspects, nodes, servers, terms) = (Suspects::default(), nodes(), found(), terms());
-    decide(&mut suspects, &nodes, &servers, Answer::Missing, 10);
+    let (mut suspects, nodes, servers, terms) = (MissingServers::default(), nodes(), found(), terms());
+    decide(&mut suspects, &nodes, &servers, ServerLookup::Missing, 10);
     assert_eq!(suspects.next(&terms, at(10)), Some(at(70)));
     assert_eq!(suspects.next(&terms, at(69)), Some(at(70)));
     assert_eq!(suspects.next(&terms, at(70)), None);
@@ -243,16 +243,16 @@ fn a_server_that_counts_as_gone_is_not_said_to_be_missing() {
     let nodes = nodes();
     let deletion = Deletion { also_in: ["ERROR".to_owned()].into(), ..Deletion::default() };
     for (answer, told) in [
-        (Answer::Missing, "does not exist any more"),
-        (Answer::Exists("ERROR".to_owned()), "is in ERROR, and nodes.deleteIn counts that as gone"),
+        (ServerLookup::Missing, "does not exist any more"),
+        (ServerLookup::Exists("ERROR".to_owned()), "is in ERROR, and nodes.deleteIn counts that as gone"),
     ] {
-        let mut suspects = Suspects::default();
+        let mut suspects = MissingServers::default();
         suspects.answered(&nodes[0], &id("s1"), &answer, &deletion, at(0));
         assert_eq!(suspects.answer(&nodes[0]).to_string(), told);
     }
     // The same where it is kept.
     let error = servers(&[("s1", "a", "ERROR")]);
     let terms = NodeRules { deletion, ..terms() };
-    let asks = Suspects::default().asks(ProjectView { nodes: &nodes[..1], servers: &error }, &terms);
+    let asks = MissingServers::default().asks(ProjectView { nodes: &nodes[..1], servers: &error }, &terms);
     assert!(asks.problems[0].message.contains("is in ERROR, and"), "{asks:?}");
 }

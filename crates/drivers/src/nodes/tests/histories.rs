@@ -12,7 +12,7 @@ use std::{
 use proptest::prelude::*;
 use seaway_engine::{Asked, Counted, deletion_limit};
 
-use super::{super::act::Asking, passes::Memory, *};
+use super::{super::act::LookupFuture, passes::InMemoryNodes, *};
 
 const NODES: usize = 12;
 const GRACE: u64 = 60;
@@ -55,7 +55,7 @@ fn server_of(at: usize) -> Name {
 
 /// The servers, and who tells of them.
 #[derive(Default)]
-struct Land {
+struct ProjectServers {
     exists: BTreeMap<Name, &'static str>,
     /// When a false 404 was told first, without a true answer since.
     lied: BTreeMap<Name, u64>,
@@ -64,22 +64,22 @@ struct Land {
     asked: usize,
 }
 
-impl Land {
-    fn answer(&mut self, server: &Name, now: u64) -> Answer {
+impl ProjectServers {
+    fn answer(&mut self, server: &Name, now: u64) -> ServerLookup {
         self.asked += 1;
         let is_lie =
             self.lies.contains(server) && self.lied.get(server).is_none_or(|first| now - first < GRACE);
         match self.exists.get(server) {
-            _ if !self.answers.contains(server) => Answer::Unknown,
+            _ if !self.answers.contains(server) => ServerLookup::Unknown,
             Some(_) if is_lie => {
                 self.lied.entry(server.clone()).or_insert(now);
-                Answer::Missing
+                ServerLookup::Missing
             }
             Some(status) => {
                 self.lied.remove(server);
-                Answer::Exists((*status).to_owned())
+                ServerLookup::Exists((*status).to_owned())
             }
-            None => Answer::Missing,
+            None => ServerLookup::Missing,
         }
     }
 }
@@ -105,12 +105,12 @@ impl DeletionLimit for Hourly {
     }
 }
 
-fn controllers(memory: &Arc<Memory>, now: &Arc<AtomicU64>) -> NodeControllers<Arc<Memory>> {
+fn controllers(memory: &Arc<InMemoryNodes>, now: &Arc<AtomicU64>) -> NodeControllers<Arc<InMemoryNodes>> {
     let limit = Arc::new(Hourly { now: now.clone(), went: Mutex::default() });
     let open = || Fence::new(|| true);
     let clock = now.clone();
     let clock = Box::new(move || Time(clock.load(Ordering::Relaxed)));
-    let join = Box::new(|| -> Joining { Box::pin(std::future::pending()) });
+    let join = Box::new(|| -> ConnectFuture { Box::pin(std::future::pending()) });
     NodeControllers::new(memory.clone(), join, (open(), open()), limit, clock)
 }
 
@@ -125,8 +125,8 @@ proptest! {
     fn no_history_deletes_a_node_that_exists_or_too_many(events in proptest::collection::vec(event(), 1..120)) {
         let nodes =
             (0..NODES).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///s{at}")), true));
-        let memory = Memory::with(nodes);
-        let land = Arc::new(Mutex::new(Land::default()));
+        let memory = InMemoryNodes::with(nodes);
+        let land = Arc::new(Mutex::new(ProjectServers::default()));
         land.lock().unwrap().exists = (0..NODES).map(|at| (server_of(at), "ACTIVE")).collect();
         let clock = Arc::new(AtomicU64::new(1_000_000));
         let mut controllers = controllers(&memory, &clock);
@@ -135,7 +135,7 @@ proptest! {
             let now = clock.load(Ordering::Relaxed) / 1_000;
             match event {
                 Event::Time(seconds) => { clock.fetch_add(seconds * 1_000, Ordering::Relaxed); }
-                Event::Restart => controllers.suspects = Suspects::default(),
+                Event::Restart => controllers.suspects = MissingServers::default(),
                 Event::Deleted(of) => {
                     land.lock().unwrap().exists.remove(&server_of(of));
                     silence(&memory, of, false);
@@ -163,7 +163,7 @@ proptest! {
                     let nodes: Vec<NodeObject> = memory.names().iter().filter_map(|it| memory.node(it)).collect();
                     let ask = {
                         let land = land.clone();
-                        move |id: Name| -> Asking {
+                        move |id: Name| -> LookupFuture {
                             let answer = land.lock().unwrap().answer(&id, now);
                             Box::pin(std::future::ready(answer))
                         }
@@ -187,7 +187,7 @@ proptest! {
     }
 }
 
-fn silence(memory: &Memory, of: usize, ready: bool) {
+fn silence(memory: &InMemoryNodes, of: usize, ready: bool) {
     let name = format!("n{of}");
     if memory.node(&name).is_some() {
         memory.change(&name, |it| it.conditions.extend(node(&name, None, ready).conditions));
@@ -199,16 +199,16 @@ fn a_cloud_that_does_not_answer_is_asked_once_in_a_pass_and_behind_that_one_in_t
     let mut nodes: Vec<NodeObject> =
         (0..5).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///s{at}")), false)).collect();
     nodes[4].conditions = node("x", None, true).conditions;
-    let memory = Memory::with(nodes.clone());
+    let memory = InMemoryNodes::with(nodes.clone());
     let servers = servers(&[("s4", "n4", "ACTIVE")]);
     let mut controllers = controllers(&memory, &Arc::new(AtomicU64::new(1_000_000)));
     let asked = Arc::new(Mutex::new(Vec::new()));
     for pass in 1..=3 {
         let ask = {
             let asked = asked.clone();
-            move |id: Name| -> Asking {
+            move |id: Name| -> LookupFuture {
                 asked.lock().unwrap().push(id);
-                Box::pin(std::future::ready(Answer::Unreachable))
+                Box::pin(std::future::ready(ServerLookup::Unreachable))
             }
         };
         let done =
@@ -222,11 +222,11 @@ fn a_cloud_that_does_not_answer_is_asked_once_in_a_pass_and_behind_that_one_in_t
 #[test]
 fn a_cloud_that_refuses_to_say_whether_a_server_exists_keeps_its_node_and_that_is_told() {
     let nodes = [node("a", Some("openstack:///s1"), false), node("b", Some("openstack:///s2"), true)];
-    let memory = Memory::with(nodes.clone());
+    let memory = InMemoryNodes::with(nodes.clone());
     let servers = servers(&[("s2", "b", "ACTIVE")]);
     let clock = Arc::new(AtomicU64::new(1_000_000));
     let mut controllers = controllers(&memory, &clock);
-    let ask = |_: Name| -> Asking { Box::pin(std::future::ready(Answer::Unknown)) };
+    let ask = |_: Name| -> LookupFuture { Box::pin(std::future::ready(ServerLookup::Unknown)) };
     for _ in 0..3 {
         let done =
             block_on(controllers.act(ProjectView { nodes: &nodes, servers: &servers }, &terms(), &ask));
@@ -241,11 +241,11 @@ fn a_cloud_that_refuses_to_say_whether_a_server_exists_keeps_its_node_and_that_i
 fn a_history_of_true_answers_deletes_three_in_an_hour() {
     let nodes: Vec<NodeObject> =
         (0..6).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///s{at}")), at == 5)).collect();
-    let memory = Memory::with(nodes.clone());
+    let memory = InMemoryNodes::with(nodes.clone());
     let servers = servers(&[("s5", "n5", "ACTIVE")]);
     let clock = Arc::new(AtomicU64::new(1_000_000));
     let mut controllers = controllers(&memory, &clock);
-    let ask = |_: Name| -> Asking { Box::pin(std::future::ready(Answer::Missing)) };
+    let ask = |_: Name| -> LookupFuture { Box::pin(std::future::ready(ServerLookup::Missing)) };
     for (after, left) in [(0, 6), (60, 3), (60, 3), (3_600, 1)] {
         clock.fetch_add(after * 1_000, Ordering::Relaxed);
         let nodes: Vec<NodeObject> = nodes.iter().filter_map(|it| memory.node(&it.name)).collect();

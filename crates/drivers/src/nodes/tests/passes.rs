@@ -23,18 +23,18 @@ type Change = fn(&mut NodeObject);
 
 /// How writes of a Node fail.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum WriteFault {
     Changed,
     Unreachable,
 }
 
 /// An API server with nothing but Nodes.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct InMemoryNodes {
     nodes: Mutex<BTreeMap<Name, NodeObject>>,
     /// Each write and deletion.
     written: Mutex<Vec<String>>,
-    trouble: Mutex<BTreeMap<Name, Trouble>>,
+    trouble: Mutex<BTreeMap<Name, WriteFault>>,
     /// So many milliseconds pass on this clock while a Node is read.
     pub(crate) slow: Mutex<Option<(Arc<AtomicU64>, u64)>>,
     events: Mutex<Vec<(Name, &'static str)>>,
@@ -45,13 +45,13 @@ pub(crate) struct Memory {
     meanwhile: Mutex<BTreeMap<Name, Change>>,
 }
 
-impl Memory {
-    pub(crate) fn with(nodes: impl IntoIterator<Item = NodeObject>) -> Arc<Memory> {
+impl InMemoryNodes {
+    pub(crate) fn with(nodes: impl IntoIterator<Item = NodeObject>) -> Arc<InMemoryNodes> {
         let nodes = nodes.into_iter().map(|it| (it.name.clone(), it)).collect();
-        Arc::new(Memory { nodes: Mutex::new(nodes), ..Memory::default() })
+        Arc::new(InMemoryNodes { nodes: Mutex::new(nodes), ..InMemoryNodes::default() })
     }
 
-    pub(crate) fn fail(&self, name: &str, trouble: Option<Trouble>) {
+    pub(crate) fn fail(&self, name: &str, trouble: Option<WriteFault>) {
         let mut all = self.trouble.lock().unwrap();
         all.remove(name);
         all.extend(trouble.map(|it| (name.into(), it)));
@@ -114,7 +114,7 @@ impl Memory {
     }
 }
 
-impl Nodes for Arc<Memory> {
+impl NodeApi for Arc<InMemoryNodes> {
     async fn list(&self) -> Result<Vec<NodeObject>, RequestError> {
         let hidden = self.hidden.lock().unwrap();
         let nodes = self.nodes.lock().unwrap();
@@ -134,15 +134,15 @@ impl Nodes for Arc<Memory> {
     async fn write(&self, node: &NodeObject, patch: &NodePatch) -> Result<NodeWrite, RequestError> {
         match self.trouble.lock().unwrap().get(&node.name) {
             None => {}
-            Some(Trouble::Changed) => return Ok(NodeWrite::Changed),
-            Some(Trouble::Unreachable) => return Err(RequestError::unreachable("timed out")),
+            Some(WriteFault::Changed) => return Ok(NodeWrite::Changed),
+            Some(WriteFault::Unreachable) => return Err(RequestError::unreachable("timed out")),
         }
         let mut nodes = self.nodes.lock().unwrap();
         match nodes.get_mut(&node.name) {
             None => Ok(NodeWrite::Gone),
             Some(it) if it.version != node.version || it.uid != node.uid => Ok(NodeWrite::Changed),
             Some(it) => {
-                Memory::merge(it, patch);
+                InMemoryNodes::merge(it, patch);
                 self.written.lock().unwrap().push(format!("{} {patch:?}", node.name));
                 Ok(NodeWrite::Done)
             }
@@ -199,8 +199,8 @@ pub(super) struct Stage {
     pub(super) fake: fake::Cloud,
     pub(super) cloud: Cloud,
     network: Id<Network>,
-    pub(super) memory: Arc<Memory>,
-    controllers: NodeControllers<Arc<Memory>>,
+    pub(super) memory: Arc<InMemoryNodes>,
+    controllers: NodeControllers<Arc<InMemoryNodes>>,
     pub(super) now: Arc<AtomicU64>,
     leads: Arc<AtomicBool>,
     pub(super) servers: BTreeMap<String, Id<NovaServer>>,
@@ -237,7 +237,7 @@ impl Stage {
         let new =
             NewSubnet { cidr: Some("10.0.0.0/8".to_owned()).into(), ..NewSubnet::new(network.clone(), 4) };
         cloud.all::<Subnet>().create(&new).await.expect("a subnet");
-        let memory = Memory::with(nodes);
+        let memory = InMemoryNodes::with(nodes);
         let (now, leads) = (Arc::new(AtomicU64::new(1_000_000)), Arc::new(AtomicBool::new(true)));
         let fence = || {
             let leads = leads.clone();
@@ -245,7 +245,7 @@ impl Stage {
         };
         let join = {
             let cloud = cloud.clone();
-            Box::new(move || -> Joining {
+            Box::new(move || -> ConnectFuture {
                 let cloud = cloud.clone();
                 Box::pin(async move { Ok(cloud) })
             })
@@ -295,7 +295,7 @@ impl Stage {
         });
     }
 
-    pub(super) async fn pass(&mut self) -> Pass {
+    pub(super) async fn pass(&mut self) -> PassResult {
         self.controllers.pass(&NodeSettings::default()).await
     }
 

@@ -3,18 +3,18 @@
 use seaway_testkit::cloud as fake;
 
 use super::{
-    passes::{Memory, Stage, Trouble},
+    passes::{InMemoryNodes, Stage, WriteFault},
     *,
 };
 
-fn taints(memory: &Memory, name: &str) -> usize {
+fn taints(memory: &InMemoryNodes, name: &str) -> usize {
     memory.node(name).expect("it is there").taints.len()
 }
 
 #[tokio::test]
 async fn a_node_whose_addresses_cannot_be_written_is_not_initialised() {
     let mut stage = Stage::of(["a", "b"].map(new_node)).await;
-    stage.memory.fail("a", Some(Trouble::Changed));
+    stage.memory.fail("a", Some(WriteFault::Changed));
     let pass = stage.pass().await;
     assert_eq!(pass.problems.len(), 1, "{:?}", pass.problems);
     assert!(pass.problems[0].message.contains("write addresses"), "{:?}", pass.problems);
@@ -41,7 +41,7 @@ async fn a_pass_ends_when_what_it_knows_is_old_and_the_next_goes_on_behind_it() 
 #[tokio::test]
 async fn a_pass_ends_where_the_api_server_does_not_answer_and_no_node_keeps_the_others_waiting() {
     let mut stage = Stage::of(["a", "b", "c"].map(new_node)).await;
-    stage.memory.fail("a", Some(Trouble::Unreachable));
+    stage.memory.fail("a", Some(WriteFault::Unreachable));
     let pass = stage.pass().await;
     assert_eq!((pass.problems.len(), pass.next, stage.memory.writes()), (1, SILENT, 0), "{pass:?}");
     stage.pass().await;
@@ -75,17 +75,17 @@ async fn missing_is_what_nova_itself_says() {
     let id = |stage: &Stage, name: &str| stage.servers[name].to_string();
     stage.lose("a").await;
     let (gone, there) = (id(&stage, "a"), id(&stage, "b"));
-    assert_eq!(read::ask(&stage.cloud, &gone).await, Answer::Missing);
-    assert!(matches!(read::ask(&stage.cloud, &there).await, Answer::Exists(_)));
+    assert_eq!(read::ask(&stage.cloud, &gone).await, ServerLookup::Missing);
+    assert!(matches!(read::ask(&stage.cloud, &there).await, ServerLookup::Exists(_)));
     for body in [json!({"message": "no route"}), json!({}), json!(null), json!("not found")] {
         stage.fake.fail(fake::Fault::on("GET */servers/*").always().reply(404, body.clone()));
-        assert_eq!(read::ask(&stage.cloud, &there).await, Answer::Unknown, "{body}");
+        assert_eq!(read::ask(&stage.cloud, &there).await, ServerLookup::Unknown, "{body}");
         stage.fake.heal();
     }
     stage
         .fake
         .fail(fake::Fault::on("GET */servers/*").always().html(404, "<html><title>nginx</title></html>"));
-    assert_eq!(read::ask(&stage.cloud, &there).await, Answer::Unknown);
+    assert_eq!(read::ask(&stage.cloud, &there).await, ServerLookup::Unknown);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
-    Desired, Group, LbKey, Name, Owner, Unit,
-    group::{Openings, SourceNetwork},
+    Desired, LbKey, Name, NodeSecurityGroup, Owner, Unit,
+    group::{NodeAccess, SourceNetwork},
     load_balancer::Family,
     unit::Place,
 };
@@ -50,7 +50,7 @@ impl Made {
     }
 
     /// From where it reaches Nodes, beside from where it would if it were made now.
-    pub(super) fn beside(&self, openings: &Openings) -> impl Iterator<Item = &SourceNetwork> {
+    pub(super) fn beside(&self, openings: &NodeAccess) -> impl Iterator<Item = &SourceNetwork> {
         let vip = self.vip.as_ref().filter(|_| openings.at_vip);
         vip.into_iter().chain(&self.others).filter(|it| **it != openings.from)
     }
@@ -70,7 +70,7 @@ impl Octavia {
         desired: &Desired,
         before: &BTreeMap<Owner, Made>,
     ) -> Result<BTreeMap<Owner, Made>, Error> {
-        let Desired::Group(group) = desired else { return Ok(BTreeMap::new()) };
+        let Desired::SecurityGroup(group) = desired else { return Ok(BTreeMap::new()) };
         let mut made = BTreeMap::new();
         let mut open = Vec::new();
         for (owner, openings) in &group.openings {
@@ -140,7 +140,10 @@ impl Octavia {
 }
 
 /// As if each asked for the provider that it has.
-pub(super) fn by_those_who_made(group: &Group, made: &BTreeMap<Owner, Made>) -> Group {
+pub(super) fn by_those_who_made(
+    group: &NodeSecurityGroup,
+    made: &BTreeMap<Owner, Made>,
+) -> NodeSecurityGroup {
     let mut group = group.clone();
     for (owner, openings) in &mut group.openings {
         let Some(its) = made.get(owner).map(|it| &it.provider) else { continue };

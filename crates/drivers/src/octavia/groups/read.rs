@@ -7,7 +7,7 @@ use std::{
 
 use ipnet::IpNet;
 use seaway_model::{
-    Group, Owner,
+    NodeSecurityGroup, Owner,
     group::{CloudNode, SourceNetwork},
 };
 use seaway_openstack::{
@@ -58,7 +58,11 @@ fn those_of(mut found: Vec<SecurityGroup>, description: &str) -> Vec<SecurityGro
 }
 
 /// Looks for what is not known yet: Nodes that are new or another, places that nobody looked at.
-pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed) -> Result<(), Error> {
+pub(super) async fn complete(
+    cloud: &Cloud,
+    group: &NodeSecurityGroup,
+    there: &mut Observed,
+) -> Result<(), Error> {
     there.plugs.retain(|node, _| group.nodes.contains(node));
     let new: Vec<&CloudNode> = group.nodes.iter().filter(|it| !there.plugs.contains_key(it)).collect();
     if !new.is_empty() {
@@ -97,7 +101,7 @@ pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed)
     Ok(())
 }
 
-fn subnets_of_nodes(group: &Group, there: &Observed) -> BTreeSet<Id<Subnet>> {
+fn subnets_of_nodes(group: &NodeSecurityGroup, there: &Observed) -> BTreeSet<Id<Subnet>> {
     let addresses: BTreeSet<IpAddr> = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect();
     let fixed = there.ports.values().flat_map(|it| &it.fixed_ips);
     let fixed = fixed.filter(|it| it.ip_address.is_some_and(|ip| addresses.contains(&ip)));
@@ -106,7 +110,7 @@ fn subnets_of_nodes(group: &Group, there: &Observed) -> BTreeSet<Id<Subnet>> {
 
 /// From where load balancers that are there reach Nodes, beside from where they would if they were made now.
 fn beside(
-    group: &Group,
+    group: &NodeSecurityGroup,
     there: &Observed,
     of_nodes: &BTreeSet<Id<Subnet>>,
 ) -> BTreeMap<Owner, BTreeSet<SourceNetwork>> {

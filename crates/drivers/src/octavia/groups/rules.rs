@@ -7,8 +7,8 @@ use std::{
 
 use ipnet::IpNet;
 use seaway_model::{
-    Group, L4, Name, Owner,
-    group::{Openings, SourceNetwork},
+    L4, Name, NodeSecurityGroup, Owner,
+    group::{NodeAccess, SourceNetwork},
     load_balancer::Family,
 };
 use seaway_openstack::neutron::{Direction, EtherType, SecurityGroupRule};
@@ -30,7 +30,7 @@ const TRANSPARENT: [&str; 1] = ["ovn"];
 /// Each rule with those who need it.
 /// `beside`: from where load balancers that are there reach Nodes, beside from where they would if they were made now.
 pub fn rules(
-    group: &Group,
+    group: &NodeSecurityGroup,
     places: &Places,
     beside: &BTreeMap<Owner, BTreeSet<SourceNetwork>>,
 ) -> BTreeMap<Rule, BTreeSet<Owner>> {
@@ -48,16 +48,16 @@ pub fn rules(
 }
 
 /// Ports whose rules stay as they are.
-pub fn frozen(group: &Group) -> BTreeSet<(L4, u16)> {
+pub fn frozen(group: &NodeSecurityGroup) -> BTreeSet<(L4, u16)> {
     group.openings.values().filter(|it| it.frozen).flat_map(|it| node_ports(it)).collect()
 }
 
-pub(super) fn node_ports(openings: &Openings) -> impl Iterator<Item = (L4, u16)> + '_ {
+pub(super) fn node_ports(openings: &NodeAccess) -> impl Iterator<Item = (L4, u16)> + '_ {
     let health = openings.health.map(|port| (L4::Tcp, port));
     openings.ports.iter().copied().chain(health)
 }
 
-fn of(openings: &Openings, place: &[IpNet], beside: &[IpNet]) -> Vec<Rule> {
+fn of(openings: &NodeAccess, place: &[IpNet], beside: &[IpNet]) -> Vec<Rule> {
     let transparent = is_transparent(openings.provider.as_ref());
     // Who takes connections itself reaches members by one family.
     let families: Vec<Family> =
@@ -155,29 +155,31 @@ mod tests {
 
     use super::*;
 
-    fn openings(provider: &str, sources: &[&str]) -> Openings {
-        Openings {
+    fn openings(provider: &str, sources: &[&str]) -> NodeAccess {
+        NodeAccess {
             ports: vec![(L4::Tcp, 30_080), (L4::Udp, 30_053)],
             families: vec![Family::V4],
             sources: sources.iter().map(|it| it.parse().expect("a network")).collect(),
             provider: Some(provider.into()),
             from: SourceNetwork::Subnet("members".into()),
-            ..Openings::default()
+            ..NodeAccess::default()
         }
     }
 
-    fn told(openings: Openings) -> Vec<String> {
+    fn told(openings: NodeAccess) -> Vec<String> {
         let places =
             [(SourceNetwork::Subnet("members".into()), Ok(vec!["10.0.0.0/24".parse().expect("a network")]))]
                 .into();
-        let group =
-            Group { openings: [(Owner::Config("it".into()), Arc::new(openings))].into(), ..Group::default() };
+        let group = NodeSecurityGroup {
+            openings: [(Owner::Config("it".into()), Arc::new(openings))].into(),
+            ..NodeSecurityGroup::default()
+        };
         rules(&group, &places, &BTreeMap::new()).into_keys().map(|it| it.to_string()).collect()
     }
 
     #[test]
     fn nodes_let_in_whom_they_see_and_nobody_else() {
-        let local = |provider| Openings { health: Some(31_000), probed: true, ..openings(provider, &[]) };
+        let local = |provider| NodeAccess { health: Some(31_000), probed: true, ..openings(provider, &[]) };
         assert_eq!(
             told(openings("amphora", &["192.0.2.0/24"])),
             ["30080/TCP from 10.0.0.0/24", "30053/UDP from 10.0.0.0/24"]
@@ -191,7 +193,7 @@ mod tests {
             told(openings("ovn", &["192.0.2.0/25", "192.0.2.128/25", "fd00::/8"])),
             ["30080/TCP from 192.0.2.0/24", "30053/UDP from 192.0.2.0/24"]
         );
-        let probed = Openings { probed: true, ..openings("ovn", &["192.0.2.0/24"]) };
+        let probed = NodeAccess { probed: true, ..openings("ovn", &["192.0.2.0/24"]) };
         assert_eq!(told(probed).len(), 4, "who probes comes from beside the members");
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_engine::{Effect, Effects};
 use seaway_model::{
-    Group, Name, Owner,
+    Name, NodeSecurityGroup, Owner,
     group::{CloudNode, SourceNetwork},
 };
 use seaway_openstack::{
@@ -110,7 +110,7 @@ pub struct Wanted<'w> {
     pub new: NewSecurityGroup,
     /// What our rules say of themselves.
     pub mark: String,
-    pub group: &'w Group,
+    pub group: &'w NodeSecurityGroup,
 }
 
 pub fn steps(wanted: Option<&Wanted<'_>>, there: &Observed) -> Vec<Step> {
@@ -173,7 +173,7 @@ fn of_rules(wanted: &Wanted<'_>, there: &Observed) -> Vec<Step> {
     steps
 }
 
-fn of_ports(group: &Group, there: &Observed) -> Vec<Step> {
+fn of_ports(group: &NodeSecurityGroup, there: &Observed) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut wanted = BTreeSet::new();
     for node in &group.nodes {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seaway_model::{Desired, Group, LbKey, Owner, Unit};
+use seaway_model::{Desired, LbKey, NodeSecurityGroup, Owner, Unit};
 use seaway_openstack::{
     Class, Cloud, Error,
     neutron::{Port, SecurityGroup},
@@ -75,7 +75,7 @@ impl Octavia {
 }
 
 /// What is left to do when ours is as it should be.
-pub(super) fn steps(group: &Group, there: &Observed) -> Vec<Step> {
+pub(super) fn steps(group: &NodeSecurityGroup, there: &Observed) -> Vec<Step> {
     let mut nodes = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect::<Vec<_>>();
     nodes.sort();
     // A Node that has only theirs would be closed.
@@ -104,7 +104,7 @@ pub fn later<'t>(
     there: &'t Observed,
     now: &[Step],
 ) -> Vec<(&'t Id<SecurityGroup>, &'t Owner)> {
-    let Desired::Group(group) = desired else { return Vec::new() };
+    let Desired::SecurityGroup(group) = desired else { return Vec::new() };
     let is_followed = |owner: &Owner| group.openings.get(owner).is_some_and(|it| !it.frozen);
     let is_now = |id: &Id<SecurityGroup>| now.contains(&Step::RemoveTheirs(id.clone()));
     let theirs = there.theirs.iter().map(|(id, it)| (id, &it.owner));

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use seaway_model::{ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named};
+use seaway_model::{
+    ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::NamedLoadBalancer,
+};
 use seaway_openstack::octavia::LoadBalancer;
 
 use super::{
@@ -19,7 +21,7 @@ pub(in crate::octavia) fn unwelcome(
     shared: &Shared,
     marks: &Marks,
 ) -> Option<Problem> {
-    let outside = wish.options.outside.as_ref()?;
+    let outside = wish.options.cloud.as_ref()?;
     let field = outside.named.as_ref().map(|it| it.field.clone()).unwrap_or_default();
     let problem = |reason, message: String, fix: &str| {
         Some(Problem::new(owner.object(), reason, message).at(field.clone()).fix(fix))
@@ -66,7 +68,7 @@ pub(in crate::octavia) fn told(
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let Some(balancer) = &observed.balancer else { return problems };
-    let internal = wish.options.outside.as_ref().is_some_and(|it| it.internal);
+    let internal = wish.options.cloud.as_ref().is_some_and(|it| it.internal);
     if let (true, true, Some(floating)) = (observed.shared.guest, internal, &observed.floating) {
         let at = floating.floating_ip_address.map(|it| it.to_string()).unwrap_or_default();
         let message = format!(
@@ -79,9 +81,9 @@ pub(in crate::octavia) fn told(
     }
     let taken = observed.shared.taken.iter().filter(|(id, _)| wish.listeners.contains_key(id));
     problems.extend(taken.map(|(id, whose)| conflict(owner, &balancer.it, *id, whose)));
-    let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
+    let named = wish.options.cloud.as_ref().and_then(|it| it.named.as_ref());
     let is_gone = |id: &Name| observed.shared.named.as_ref().is_some_and(|(it, there)| it == id && !there);
-    let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
+    let is_it = |it: &NamedLoadBalancer| it.is(balancer.it.id.as_str(), &balancer.it.name);
     let elsewhere = named.filter(|it| !is_it(it) && !observed.shared.guest);
     let elsewhere = elsewhere.filter(|it| !is_gone(&it.id));
     problems.extend(shares::told(owner, wish, observed, balancer));

@@ -30,7 +30,7 @@ const USUAL: [&str; 2] = ["TLSv1.2", "TLSv1.3"];
 pub(in crate::octavia) fn of(wish: &Wish, listener: &Wished) -> CloudTlsOptions {
     match &listener.tls {
         Some(tls) => CloudTlsOptions { profile: tls.profile, hsts: tls.hsts.filter(|it| *it > 0) },
-        None => wish.options.outside.as_ref().map(|it| it.tls_terms).unwrap_or_default(),
+        None => wish.options.cloud.as_ref().map(|it| it.tls_terms).unwrap_or_default(),
     }
 }
 

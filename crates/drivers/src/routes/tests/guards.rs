@@ -6,24 +6,24 @@ use super::*;
 
 #[test]
 fn only_a_new_node_becomes_unavailable_and_a_wrong_router_stops_no_cluster() {
-    use conditions::{Routing, due};
+    use conditions::{NodeRouteState, due};
     let minutes = |it: u64| Time(1_000_000 + it * 60_000);
     let ours = Some(("True", "NoRouteCreated"));
     let theirs = Some(("True", "CalicoIsDown"));
     let ready = Some(("False", "RouteCreated"));
     for (routing, before, age, expected) in [
-        (Routing::Incomplete, None, 0, Some(true)),
-        (Routing::Incomplete, None, 9, Some(true)),
-        (Routing::Incomplete, None, 11, None),
-        (Routing::Incomplete, ready, 0, None),
-        (Routing::Incomplete, ours, 11, None),
-        (Routing::Complete, None, 11, Some(false)),
-        (Routing::Complete, ours, 11, Some(false)),
-        (Routing::Complete, ready, 0, None),
-        (Routing::Unknown, None, 0, None),
-        (Routing::Unknown, ready, 0, None),
-        (Routing::Unknown, theirs, 0, None),
-        (Routing::Unknown, ours, 11, Some(false)),
+        (NodeRouteState::Incomplete, None, 0, Some(true)),
+        (NodeRouteState::Incomplete, None, 9, Some(true)),
+        (NodeRouteState::Incomplete, None, 11, None),
+        (NodeRouteState::Incomplete, ready, 0, None),
+        (NodeRouteState::Incomplete, ours, 11, None),
+        (NodeRouteState::Complete, None, 11, Some(false)),
+        (NodeRouteState::Complete, ours, 11, Some(false)),
+        (NodeRouteState::Complete, ready, 0, None),
+        (NodeRouteState::Unknown, None, 0, None),
+        (NodeRouteState::Unknown, ready, 0, None),
+        (NodeRouteState::Unknown, theirs, 0, None),
+        (NodeRouteState::Unknown, ours, 11, Some(false)),
     ] {
         let mut node = node("a", &[], &[]);
         node.conditions.extend(before.map(|(status, reason)| {
@@ -33,7 +33,7 @@ fn only_a_new_node_becomes_unavailable_and_a_wrong_router_stops_no_cluster() {
         assert_eq!(status, expected, "{routing:?} {before:?} {age}");
     }
     let unknown = NodeObject { created: None, ..node("a", &[], &[]) };
-    assert_eq!(due(&unknown, Routing::Incomplete, minutes(0)), None, "its age is not known");
+    assert_eq!(due(&unknown, NodeRouteState::Incomplete, minutes(0)), None, "its age is not known");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_next_hop_is_that_of_no_other_only_where_all_ports_are_listed() {
         (vip(), true, "10.0.0.9", false, false),
         (wide(), true, "10.0.0.9", false, true),
     ] {
-        let neighbors = super::read::Neighbors { ports, is_whole };
+        let neighbors = super::read::NetworkPorts { ports, is_whole };
         let case = format!("{neighbors:?} {hop}");
         assert_eq!(neighbors.has_no_port(ip(hop)), no_port, "{case}");
         assert_eq!(neighbors.has_no_other(ip(hop), &servers), no_other, "{case}");
@@ -66,7 +66,10 @@ fn a_pair_stays_at_a_port_that_is_of_no_node() {
     // A copy of the cluster: its Node was deleted there, and the server is a Node of the original.
     let mut scene = Scene::settled();
     scene.nodes.pop();
-    let gone = [(Ask::NoNode("b".into()), true), (Ask::NotOfOthers("10.0.0.6".parse().unwrap()), false)];
+    let gone = [
+        (RemovalPrecondition::NoNode("b".into()), true),
+        (RemovalPrecondition::NotOfOthers("10.0.0.6".parse().unwrap()), false),
+    ];
     let writes = scene.decide(&gone);
     assert!(writes.ports.is_empty() && writes.remove.is_empty(), "{writes:?}");
     assert_eq!(writes.record, scene.record, "they stay recorded");
@@ -139,7 +142,7 @@ fn removals_and_corrections_are_written_before_what_may_be_too_much() {
         }
         let mut scene = Scene::new(&routes);
         scene.rules.max_routes = limit;
-        let writes = scene.decide(&[(Ask::NoPort("10.0.0.99".parse().unwrap()), true)]);
+        let writes = scene.decide(&[(RemovalPrecondition::NoPort("10.0.0.99".parse().unwrap()), true)]);
         let puts: Vec<_> = act::parts(&writes).iter().map(|it| (it.add.len(), it.remove.len())).collect();
         assert_eq!(puts, expected, "{count} {limit:?}: {writes:?}");
         assert_eq!(writes.add[0].destination, net("10.1.2.0/24"), "the correction is not left out");

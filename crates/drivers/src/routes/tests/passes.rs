@@ -17,18 +17,18 @@ use seaway_openstack::{
 use seaway_testkit::cloud::{self as fake, Fault};
 
 use super::*;
-use crate::nodes::tests::passes::Memory;
+use crate::nodes::tests::passes::InMemoryNodes;
 
 /// An API server with nothing but the record.
 #[derive(Default)]
-pub(super) struct Records {
+pub(super) struct InMemoryRecords {
     pub(super) kept: Mutex<(RouteRecord, usize)>,
     pub(super) writes: AtomicUsize,
     /// The next write fails, before or after it is done.
     pub(super) trouble: Mutex<Option<bool>>,
 }
 
-impl RouteRecords for Arc<Records> {
+impl RouteRecordStore for Arc<InMemoryRecords> {
     async fn read(&self) -> Result<ReadRecord, RequestError> {
         let kept = self.kept.lock().unwrap();
         let version = if kept.1 == 0 { String::new() } else { kept.1.to_string() };
@@ -57,21 +57,21 @@ pub(super) struct Stage {
     pub(super) cloud: Cloud,
     network: Id<Network>,
     pub(super) router: Id<Router>,
-    pub(super) memory: Arc<Memory>,
-    pub(super) records: Arc<Records>,
-    pub(super) controller: RouteController<Arc<Memory>, Arc<Records>>,
+    pub(super) memory: Arc<InMemoryNodes>,
+    pub(super) records: Arc<InMemoryRecords>,
+    pub(super) controller: RouteController<Arc<InMemoryNodes>, Arc<InMemoryRecords>>,
     pub(super) settings: RouteSettings,
     leads: Arc<AtomicBool>,
 }
 
 pub(super) fn controller(
     cloud: &Cloud,
-    memory: &Arc<Memory>,
-    records: &Arc<Records>,
+    memory: &Arc<InMemoryNodes>,
+    records: &Arc<InMemoryRecords>,
     leads: &Arc<AtomicBool>,
-) -> RouteController<Arc<Memory>, Arc<Records>> {
+) -> RouteController<Arc<InMemoryNodes>, Arc<InMemoryRecords>> {
     let (cloud, leads) = (cloud.clone(), leads.clone());
-    let join = Box::new(move || -> Joining {
+    let join = Box::new(move || -> ConnectFuture {
         let cloud = cloud.clone();
         Box::pin(async move { Ok(cloud) })
     });
@@ -99,7 +99,7 @@ impl Stage {
             let body = json!({"subnet_id": subnet.to_string()});
             cloud.call(Call::put(Service::Network, "plug", path, body)).await.expect("plugged");
         }
-        let (memory, records) = (Memory::with([]), Arc::<Records>::default());
+        let (memory, records) = (InMemoryNodes::with([]), Arc::<InMemoryRecords>::default());
         let leads = Arc::new(AtomicBool::new(true));
         let controller = controller(&cloud, &memory, &records, &leads);
         let settings = RouteSettings { router: Some(router.as_str().into()), ..RouteSettings::default() };
@@ -129,7 +129,7 @@ impl Stage {
         port.id
     }
 
-    pub(super) async fn pass(&mut self) -> Pass {
+    pub(super) async fn pass(&mut self) -> PassResult {
         self.controller.pass(&self.settings).await
     }
 
@@ -291,7 +291,7 @@ async fn without_the_atomic_extension_lists_are_written_by_their_revision() {
     stage.fake.without_extension("extraroute-atomic");
     stage.set_routes(&[("172.16.0.0/24", "10.0.0.250")]).await;
     // Another process writes a route between the list and the write: OCCM lost it, and wrote others twice.
-    let hold = fake::Hold::new();
+    let hold = fake::RequestHold::new();
     stage.fake.fail(Fault::on("PUT */routers/*").hold(&hold));
     let (cloud, router, settings) = (stage.cloud.clone(), stage.router.clone(), stage.settings.clone());
     let controller = &mut stage.controller;

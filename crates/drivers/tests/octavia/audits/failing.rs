@@ -8,7 +8,7 @@ use seaway_openstack::{
     octavia::{Member, MemberChange, Provisioning},
     resource::Query,
 };
-use seaway_testkit::cloud::Pace;
+use seaway_testkit::cloud::ChangeDuration;
 
 use super::Served;
 use crate::scene::*;
@@ -29,7 +29,7 @@ async fn turns_error_while_it_is_made(restarts: bool) {
     let wish = scene.wish(&[80], &[1]);
     if restarts {
         // The process ends while Octavia is making it, and the next one sees it turn ERROR.
-        scene.fake.pace(Pace::Never);
+        scene.fake.pace(ChangeDuration::Never);
         let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
         let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         let create = scene.driver.steps(&desired, &observed).remove(0);
@@ -39,7 +39,7 @@ async fn turns_error_while_it_is_made(restarts: bool) {
         let made = scene.balancers().await.remove(0);
         assert_eq!(made.provisioning_status, Provisioning::PendingCreate);
         scene.fake.set_provisioning_status(made.id.as_str(), "ERROR");
-        scene.fake.pace(Pace::default());
+        scene.fake.pace(ChangeDuration::default());
     }
     let steps = scene.reach(&wish).await;
     let creates = steps.iter().filter(|it| it.starts_with("create load balancer")).count();

@@ -20,7 +20,7 @@ use seaway_engine::{
 };
 use seaway_model::{
     Change, Config, Deletion, Desired, Fact, Kind, Name, ObjectRef, Owner, Time, Unit,
-    fact::{FactRef, Held, Node, Service},
+    fact::{FactRef, FinalizerOwner, Node, Service},
 };
 use seaway_openstack::{Clock, Cloud, Credentials, Fence, Settings, Source, clock::Pause};
 use seaway_plan::{Roles, World};
@@ -132,7 +132,7 @@ impl ApiServer {
     pub(super) fn delete(&self, name: &str) {
         let Some(service) = self.service(name) else { return };
         match service.held {
-            Held::No => self.gone(name),
+            FinalizerOwner::No => self.gone(name),
             _ => self.write(Service { leaving: true, ..service }),
         }
     }
@@ -172,7 +172,7 @@ impl ApiServer {
     fn change(&self, owner: &Owner, change: impl FnOnce(&mut Service)) {
         let Some(mut service) = self.of(owner) else { return };
         change(&mut service);
-        match service.leaving && service.held == Held::No {
+        match service.leaving && service.held == FinalizerOwner::No {
             true => self.gone(&service.meta.name),
             false => self.write(service),
         }
@@ -256,7 +256,7 @@ impl Driver for Writes {
     type Step = Line;
 
     fn serves(&self, unit: &Unit) -> bool {
-        matches!(unit, Unit::Hold(_) | Unit::Status(_) | Unit::Address(_))
+        matches!(unit, Unit::Finalizer(_) | Unit::Status(_) | Unit::Address(_))
     }
 
     async fn observe(&self, _: &Context, unit: &Unit, _: &Desired) -> Result<Option<Unit>, Failure> {
@@ -276,8 +276,12 @@ impl Driver for Writes {
     ) -> Result<(), Failure> {
         context.require_lead()?;
         match step {
-            Line(Unit::Hold(owner), Desired::Held) => self.write(owner, |it| it.held = Held::ByUs),
-            Line(Unit::Hold(owner), Desired::Absent) => self.write(owner, |it| it.held = Held::No),
+            Line(Unit::Finalizer(owner), Desired::Finalizer) => {
+                self.write(owner, |it| it.held = FinalizerOwner::ByUs)
+            }
+            Line(Unit::Finalizer(owner), Desired::Absent) => {
+                self.write(owner, |it| it.held = FinalizerOwner::No)
+            }
             Line(Unit::Status(owner), Desired::Status(status)) => {
                 self.write(owner, |it| it.published.clone_from(&status.addresses));
             }

@@ -8,7 +8,7 @@ use seaway_openstack::{
     octavia::{Member, Provisioning},
     resource::{Id, Query},
 };
-use seaway_testkit::cloud::{Fault, Pace};
+use seaway_testkit::cloud::{ChangeDuration, Fault};
 
 use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
 use crate::scene::{Scene, interface};
@@ -283,12 +283,12 @@ async fn one_beside_a_stuck_one(spent: bool) -> (Walk, String) {
         walk.passes(A_WHILE).await;
         assert_eq!((walk.scene.listeners().await.len(), walk.limited().await.len()), (3, 1));
     }
-    walk.scene.fake.pace(Pace::Never);
+    walk.scene.fake.pace(ChangeDuration::Never);
     walk.happens(Event::Create("wiki", vec![80])).await;
     walk.passes(Duration::from_secs(20)).await;
     let others: Vec<_> = walk.scene.balancers().await;
     let stuck = others.into_iter().find(|it| it.provisioning_status == Provisioning::PendingCreate).unwrap();
-    walk.scene.fake.pace(Pace::Time(Duration::from_millis(700)));
+    walk.scene.fake.pace(ChangeDuration::Time(Duration::from_millis(700)));
     walk.passes(Duration::from_secs(600)).await;
     assert_eq!(walk.scene.balancers().await.len(), 4, "another was made beside it");
     (walk, stuck.id.to_string())

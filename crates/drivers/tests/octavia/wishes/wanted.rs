@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use seaway_model::{
     LoadBalancer, PoolId, Unit,
     load_balancer::{
-        Balance, CloudHeaders, CloudHealthMonitor, CloudTimeouts, CloudTlsOptions, HealthCheck, ProbeKind,
-        Protocol, ProxyVersion, TlsProfile,
+        Balance, CloudHeaders, CloudHealthMonitor, CloudHealthMonitorType, CloudTimeouts, CloudTlsOptions,
+        HealthCheck, Protocol, ProxyVersion, TlsProfile,
     },
 };
 use seaway_openstack::{
@@ -99,9 +99,10 @@ impl Place {
 
     pub(super) async fn asked(&self, rare: Rare) -> LoadBalancer {
         let mut it = self.plain();
-        let outside = |it: &mut LoadBalancer, change: &dyn Fn(&mut seaway_model::load_balancer::Outside)| {
-            change(it.options.outside.as_mut().unwrap());
-        };
+        let outside =
+            |it: &mut LoadBalancer, change: &dyn Fn(&mut seaway_model::load_balancer::CloudOptions)| {
+                change(it.options.cloud.as_mut().unwrap());
+            };
         match rare {
             Rare::Local => local::ask(&mut it, true),
             Rare::Timeouts => outside(&mut it, &|it| {
@@ -136,7 +137,7 @@ impl Place {
             Rare::Probes => {
                 it.pools.values_mut().for_each(|it| Arc::make_mut(it).health = Some(HealthCheck::default()));
                 outside(&mut it, &|it| {
-                    let kinds = [(tcp(443), ProbeKind::TlsHello)].into();
+                    let kinds = [(tcp(443), CloudHealthMonitorType::TlsHello)].into();
                     it.probe = CloudHealthMonitor { kinds, ..CloudHealthMonitor::default() };
                 });
             }
@@ -156,7 +157,7 @@ impl Place {
             Arc::make_mut(&mut pool).balance = balance;
             wish.pools.insert(id, pool);
         }
-        wish.options.outside.as_mut().unwrap().ports.push(tcp(port));
+        wish.options.cloud.as_mut().unwrap().ports.push(tcp(port));
         wish
     }
 
@@ -180,7 +181,7 @@ impl Place {
 
 /// Where others of the same word are.
 fn shared(mut wish: LoadBalancer) -> LoadBalancer {
-    let outside = wish.options.outside.as_mut().unwrap();
+    let outside = wish.options.cloud.as_mut().unwrap();
     (outside.group, outside.most_shared) = (Some("default/web".into()), 3);
     wish
 }

@@ -13,7 +13,7 @@ use seaway_model::{
     Change, Kind, ObjectRef,
     fact::{FactRef, Service},
 };
-use seaway_testkit::told::Told;
+use seaway_testkit::told::SourceReports;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,12 +29,12 @@ pub(crate) struct Scene {
 
 /// What was told so far.
 #[derive(Default)]
-pub(crate) struct World(Told);
+pub(crate) struct World(SourceReports);
 
 impl Deref for World {
-    type Target = Told;
+    type Target = SourceReports;
 
-    fn deref(&self) -> &Told {
+    fn deref(&self) -> &SourceReports {
         &self.0
     }
 }

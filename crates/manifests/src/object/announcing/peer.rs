@@ -25,14 +25,14 @@ use std::{
 
 use seaway_model::{
     Fact, Kind, ObjectRef,
-    bgp::{Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs},
-    fact::{Announcing, BgpPeer},
+    bgp::{NextHops, PeerAddress, PeerDistance, PeerFamilies, RemoteAs},
+    fact::{AnnouncementSpec, BgpPeer},
 };
 
 use super::made;
 use crate::{
     decode::Field,
-    object::{meta::check_rule, pool::selectors, words},
+    object::{formats, meta::check_rule, pool::selectors},
 };
 
 /// RFC 4271; MetalLB has the same.
@@ -66,7 +66,7 @@ fn read(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
     let (hold, keepalive, connect_retry) = times(&spec, is_of_metallb);
     let hops = hops(&spec, local_as, remote_as, is_of_metallb);
     let bfd = spec.child("bfdProfile");
-    let bfd = bfd.name().inspect(|name| check_rule(&bfd, name, words::dns1123_subdomain)).map(Into::into);
+    let bfd = bfd.name().inspect(|name| check_rule(&bfd, name, formats::dns1123_subdomain)).map(Into::into);
     let restarts = spec.child("enableGracefulRestart").bool().unwrap_or(false);
     let host_selectors =
         selectors(&spec.child(if is_of_metallb { "nodeSelectors" } else { "hostSelectors" }));
@@ -97,7 +97,7 @@ fn read(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
             host_selectors,
         })
     })();
-    made(root, kind, peer.map(Announcing::BgpPeer))
+    made(root, kind, peer.map(AnnouncementSpec::BgpPeer))
 }
 
 fn as_number(field: &Field<'_>) -> Option<u32> {
@@ -153,7 +153,7 @@ fn address(spec: &Field<'_>) -> Option<PeerAddress> {
         }
         (true, false) => {
             let name = interface.name()?;
-            check_rule(&interface, name, words::interface);
+            check_rule(&interface, name, formats::interface);
             if source.is_set() && !source.is_missing() {
                 source.forbidden("may not be set together with `interface`");
             }
@@ -190,7 +190,7 @@ fn times(spec: &Field<'_>, is_of_metallb: bool) -> (Duration, Option<Duration>, 
     (hold, keepalive, within("connectTime", Duration::from_secs(1)).unwrap_or(CONNECT))
 }
 
-fn hops(spec: &Field<'_>, local: Option<u32>, remote: Option<RemoteAs>, is_of_metallb: bool) -> Hops {
+fn hops(spec: &Field<'_>, local: Option<u32>, remote: Option<RemoteAs>, is_of_metallb: bool) -> PeerDistance {
     let multihop = spec.child("ebgpMultiHop").bool().unwrap_or(false);
     if !is_of_metallb {
         let field = spec.child("gtsmHops");
@@ -201,7 +201,7 @@ fn hops(spec: &Field<'_>, local: Option<u32>, remote: Option<RemoteAs>, is_of_me
             );
         }
         if let Some(hops) = gtsm {
-            return Hops::Security(hops);
+            return PeerDistance::Security(hops);
         }
     }
     let is_internal = match remote {
@@ -213,7 +213,7 @@ fn hops(spec: &Field<'_>, local: Option<u32>, remote: Option<RemoteAs>, is_of_me
         spec.child("ebgpMultiHop")
             .forbidden("is for peers of another AS: those of the same AS may be anywhere");
     }
-    if multihop || is_internal { Hops::Multihop(ANYWHERE) } else { Hops::Direct }
+    if multihop || is_internal { PeerDistance::Multihop(ANYWHERE) } else { PeerDistance::Direct }
 }
 
 fn password(root: &Field<'_>, spec: &Field<'_>, is_of_metallb: bool) -> Option<ObjectRef> {
@@ -241,7 +241,7 @@ fn password(root: &Field<'_>, spec: &Field<'_>, is_of_metallb: bool) -> Option<O
         name.required("the name of a Secret with the key `password`");
     }
     let text = name.name()?;
-    check_rule(&name, text, words::dns1123_subdomain);
+    check_rule(&name, text, formats::dns1123_subdomain);
     Some(ObjectRef::new(Kind::Secret, "", text))
 }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use seaway_model::{
-    bgp::{Hops, PeerAddress, PeerFamilies, RemoteAs},
+    bgp::{PeerAddress, PeerDistance, PeerFamilies, RemoteAs},
     fact::{BgpPeer, CommunityValue},
 };
 
@@ -13,7 +13,7 @@ use crate::object::{
 
 const OURS: &str = "apiVersion: seaway.dev/v1alpha1\n";
 
-fn says(text: &str) -> Announcing {
+fn says(text: &str) -> AnnouncementSpec {
     match facts(text).remove(0) {
         Fact::Announcing(it) => Arc::unwrap_or_clone(it).says,
         other => panic!("{other:?}"),
@@ -33,7 +33,7 @@ fn of_metallb(kind: &str, spec: &str) -> String {
 
 fn peer(spec: &str) -> BgpPeer {
     match says(&of("BGPPeer", spec)) {
-        Announcing::BgpPeer(peer) => peer,
+        AnnouncementSpec::BgpPeer(peer) => peer,
         other => panic!("{other:?}"),
     }
 }
@@ -44,7 +44,7 @@ fn ours_and_those_of_metallb_say_the_same_in_their_words() {
                 hostSelectors: [{matchLabels: {e: f}}], interfaces: [eth0, bond0.100]}";
     let theirs = ours.replace("addressPool", "ipAddressPool").replace("hostSelectors", "nodeSelectors");
     let read = says(&of("L2Advertisement", ours));
-    let Announcing::L2Advertisement(it) = &read else { panic!("{read:?}") };
+    let AnnouncementSpec::L2Advertisement(it) = &read else { panic!("{read:?}") };
     assert_eq!((it.scope.pools.len(), it.scope.pool_selectors.len(), it.interfaces.len()), (1, 1, 2));
     assert_eq!((it.scope.service_selectors.len(), it.scope.host_selectors.len()), (1, 1));
     assert_eq!(read, says(&of_metallb("L2Advertisement", &theirs)));
@@ -53,7 +53,7 @@ fn ours_and_those_of_metallb_say_the_same_in_their_words() {
                 aggregationLengthV6: 64, localPref: 200, communities: ['64512:100', 'large:64512:1:2', no-export]}";
     let theirs = ours.replace("addressPools", "ipAddressPools").replace("hostSelectors", "nodeSelectors");
     let read = says(&of("BGPAdvertisement", ours));
-    let Announcing::BgpAdvertisement(it) = &read else { panic!("{read:?}") };
+    let AnnouncementSpec::BgpAdvertisement(it) = &read else { panic!("{read:?}") };
     assert_eq!(
         (it.aggregation_v4, it.aggregation_v6, it.local_pref, it.med),
         (Some(28), Some(64), Some(200), None)
@@ -61,9 +61,9 @@ fn ours_and_those_of_metallb_say_the_same_in_their_words() {
     assert_eq!(
         it.communities,
         [
-            CommunityWord::Value(CommunityValue::Standard(64_512 << 16 | 100)),
-            CommunityWord::Value(CommunityValue::Large([64_512, 1, 2])),
-            CommunityWord::Name("no-export".into()),
+            CommunityRef::Value(CommunityValue::Standard(64_512 << 16 | 100)),
+            CommunityRef::Value(CommunityValue::Large([64_512, 1, 2])),
+            CommunityRef::Name("no-export".into()),
         ]
     );
     assert_eq!(read, says(&of_metallb("BGPAdvertisement", &theirs)));
@@ -78,7 +78,7 @@ fn ours_and_those_of_metallb_say_the_same_in_their_words() {
 fn a_peer_is_read_with_its_defaults() {
     let it = peer("{myASN: 64512, peerASN: 64513, peerAddress: 192.0.2.1}");
     let to = PeerAddress::Ip { address: "192.0.2.1".parse().expect("ip"), port: 179, source: None };
-    assert_eq!((it.to, it.remote_as, it.hops), (to, RemoteAs::Number(64_513), Hops::Direct));
+    assert_eq!((it.to, it.remote_as, it.hops), (to, RemoteAs::Number(64_513), PeerDistance::Direct));
     assert_eq!(
         (it.hold, it.keepalive, it.connect_retry),
         (Duration::from_secs(90), None, Duration::from_secs(10))
@@ -90,10 +90,10 @@ fn a_peer_is_read_with_its_defaults() {
     assert_eq!((it.to, it.remote_as), (PeerAddress::Interface("eth1".into()), RemoteAs::External));
     assert_eq!((it.families.v4, it.graceful_restart), (false, Some(Duration::from_secs(120))));
     for (more, hops) in [
-        ("peerASN: 64513, ebgpMultiHop: true", Hops::Multihop(255)),
-        ("peerASN: 64513, gtsmHops: 1", Hops::Security(1)),
-        ("peerASN: 64512", Hops::Multihop(255)),
-        ("dynamicASN: internal", Hops::Multihop(255)),
+        ("peerASN: 64513, ebgpMultiHop: true", PeerDistance::Multihop(255)),
+        ("peerASN: 64513, gtsmHops: 1", PeerDistance::Security(1)),
+        ("peerASN: 64512", PeerDistance::Multihop(255)),
+        ("dynamicASN: internal", PeerDistance::Multihop(255)),
     ] {
         assert_eq!(peer(&format!("{{myASN: 64512, peerAddress: 192.0.2.1, {more}}}")).hops, hops, "{more}");
     }
@@ -107,7 +107,7 @@ fn a_peer_is_read_with_its_defaults() {
         "BGPPeer",
         "{myASN: 64512, peerASN: 64513, peerAddress: 192.0.2.1, passwordSecret: {}, peerPort: 179, holdTime: 1m30s, disableMP: false}",
     ));
-    let Announcing::BgpPeer(it) = theirs else { panic!("a peer") };
+    let AnnouncementSpec::BgpPeer(it) = theirs else { panic!("a peer") };
     assert_eq!((it.password, it.families), (None, PeerFamilies { v4: true, v6: false }));
 }
 
@@ -290,8 +290,8 @@ fn an_advertisement_of_which_a_part_is_not_understood_is_there_and_announces_not
         assert!(!read.left_out.is_empty(), "{spec}");
         let Some(Fact::Announcing(it)) = read.object.facts.first() else { panic!("{read:?}") };
         match &it.says {
-            Announcing::L2Advertisement(it) => it.scope.clone(),
-            Announcing::BgpAdvertisement(it) => it.scope.clone(),
+            AnnouncementSpec::L2Advertisement(it) => it.scope.clone(),
+            AnnouncementSpec::BgpAdvertisement(it) => it.scope.clone(),
             other => panic!("{other:?}"),
         }
     };

@@ -2,18 +2,18 @@
 
 use seaway_model::{
     Name,
-    fact::{BackendRef, Unsupported},
+    fact::{BackendRef, UnsupportedField},
 };
 
 use super::{refuse, schema};
-use crate::{decode::Field, object::words};
+use crate::{decode::Field, object::formats};
 
 const MOST_WEIGHT: i64 = 1_000_000;
 
 pub(super) fn read(
     list: &Field<'_>,
     namespace: &Name,
-    unsupported: &mut Vec<Unsupported>,
+    unsupported: &mut Vec<UnsupportedField>,
 ) -> Vec<(BackendRef, u32)> {
     schema::at_most_items(list, 16);
     let mut backends = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn read(
 pub(super) fn one(
     field: &Field<'_>,
     namespace: &Name,
-    unsupported: &mut Vec<Unsupported>,
+    unsupported: &mut Vec<UnsupportedField>,
 ) -> Option<BackendRef> {
     let name = schema::text(&field.child("name"), 253);
     let (group, kind) = (field.child("group"), field.child("kind"));
@@ -41,7 +41,7 @@ pub(super) fn one(
     let there = field.child("namespace");
     let elsewhere = there.name();
     if let Some(namespace) = elsewhere {
-        super::super::meta::check_rule(&there, namespace, words::dns1123_label);
+        super::super::meta::check_rule(&there, namespace, formats::dns1123_label);
     }
     if written != ("", "Service") {
         let at = if kind.is_set() { &kind } else { &group };

@@ -2,7 +2,7 @@
 
 use seaway_model::{
     Name,
-    fact::{BackendRef, Unsupported},
+    fact::{BackendRef, UnsupportedField},
     load_balancer::{Filter, HeaderChange, PathMatch, Redirect},
 };
 
@@ -42,7 +42,7 @@ const TYPES: [(&str, Type, &str); 8] = [
     ("ExternalAuth", Type::Auth, "externalAuth"),
 ];
 
-pub(super) fn read(list: &Field<'_>, namespace: &Name, unsupported: &mut Vec<Unsupported>) -> Filters {
+pub(super) fn read(list: &Field<'_>, namespace: &Name, unsupported: &mut Vec<UnsupportedField>) -> Filters {
     schema::at_most_items(list, 16);
     let mut read = Filters::default();
     let mut seen: Vec<Type> = Vec::new();
@@ -119,7 +119,7 @@ fn pairs(list: &Field<'_>) -> Vec<(Name, Name)> {
         let (Some(name), Some(text)) = (name, text) else { continue };
         schema::header_value(&value, text);
         if pairs.iter().any(|(known, _)| **known == *name) {
-            item.fault(format!("Duplicate value: {{\"name\":{name:?}}}"));
+            item.error(format!("Duplicate value: {{\"name\":{name:?}}}"));
         }
         if !pairs.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
             pairs.push((name.into(), text.into()));
@@ -131,7 +131,7 @@ fn pairs(list: &Field<'_>) -> Vec<(Name, Name)> {
 fn mirror(
     field: &Field<'_>,
     namespace: &Name,
-    unsupported: &mut Vec<Unsupported>,
+    unsupported: &mut Vec<UnsupportedField>,
 ) -> Option<Filter<BackendRef>> {
     let backend = field.child("backendRef");
     if !backend.is_set() {
@@ -172,7 +172,7 @@ fn redirect(field: &Field<'_>) -> Redirect {
     let written = code.integer();
     if let Some(number) = written.filter(|it| !CODES.contains(it)) {
         let codes: Vec<String> = CODES.iter().map(|it| format!("\"{it}\"")).collect();
-        code.fault(format!("Unsupported value: {number}: supported values: {}", codes.join(", ")));
+        code.error(format!("Unsupported value: {number}: supported values: {}", codes.join(", ")));
     }
     Redirect {
         scheme: field.child("scheme").one_of(&[("http", "http"), ("https", "https")]).map(Name::from),

@@ -9,15 +9,18 @@ use super::schema;
 use crate::decode::Field;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum MatchType {
     Exact,
     Prefix,
     Regex,
 }
 
-const PATHS: &[(&str, Way)] =
-    &[("Exact", Way::Exact), ("PathPrefix", Way::Prefix), ("RegularExpression", Way::Regex)];
-const TEXTS: &[(&str, Way)] = &[("Exact", Way::Exact), ("RegularExpression", Way::Regex)];
+const PATHS: &[(&str, MatchType)] = &[
+    ("Exact", MatchType::Exact),
+    ("PathPrefix", MatchType::Prefix),
+    ("RegularExpression", MatchType::Regex),
+];
+const TEXTS: &[(&str, MatchType)] = &[("Exact", MatchType::Exact), ("RegularExpression", MatchType::Regex)];
 pub(super) const METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
@@ -33,11 +36,11 @@ pub(super) fn read(item: &Field<'_>) -> Match {
 }
 
 fn path(field: &Field<'_>) -> PathMatch {
-    let way = field.child("type").one_of(PATHS).unwrap_or(Way::Prefix);
+    let way = field.child("type").one_of(PATHS).unwrap_or(MatchType::Prefix);
     let value = field.child("value");
     let text = value.text().unwrap_or("/");
     schema::at_most_bytes(&value, text, 1024);
-    if way == Way::Regex {
+    if way == MatchType::Regex {
         return PathMatch::Regex(text.into());
     }
     let kinds = "when type one of ['Exact', 'PathPrefix']";
@@ -56,8 +59,8 @@ fn path(field: &Field<'_>) -> PathMatch {
             .to_owned(),
     );
     match way {
-        Way::Exact => PathMatch::Exact(text.into()),
-        Way::Prefix | Way::Regex => PathMatch::Prefix(text.into()),
+        MatchType::Exact => PathMatch::Exact(text.into()),
+        MatchType::Prefix | MatchType::Regex => PathMatch::Prefix(text.into()),
     }
 }
 
@@ -81,19 +84,19 @@ fn texts(list: &Field<'_>, most: usize, any_case: bool) -> Vec<(Name, TextMatch)
     schema::at_most_items(list, 16);
     let mut texts: Vec<(Name, TextMatch)> = Vec::new();
     for item in list.items() {
-        let way = item.child("type").one_of(TEXTS).unwrap_or(Way::Exact);
+        let way = item.child("type").one_of(TEXTS).unwrap_or(MatchType::Exact);
         let name = schema::header_name(&item.child("name"));
         let value = schema::text(&item.child("value"), most);
         let (Some(name), Some(value)) = (name, value) else { continue };
         if texts.iter().any(|(known, _)| **known == *name) {
-            item.fault(format!("Duplicate value: {{\"name\":{name:?}}}"));
+            item.error(format!("Duplicate value: {{\"name\":{name:?}}}"));
         }
         if any_case && texts.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
             continue;
         }
         let text = match way {
-            Way::Exact | Way::Prefix => TextMatch::Exact(value.into()),
-            Way::Regex => TextMatch::Regex(value.into()),
+            MatchType::Exact | MatchType::Prefix => TextMatch::Exact(value.into()),
+            MatchType::Regex => TextMatch::Regex(value.into()),
         };
         texts.push((name.into(), text));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{decode::Field, object::words};
+use crate::{decode::Field, object::formats};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const TOKEN: &str = r"^[A-Za-z0-9!#$%&'*+\-.^_\x60|~]+$";
@@ -10,7 +10,7 @@ const TOKEN: &str = r"^[A-Za-z0-9!#$%&'*+\-.^_\x60|~]+$";
 /// A rule of the schema that is no pattern: told with its own message.
 pub(super) fn require(field: &Field<'_>, holds: bool, message: &str) {
     if !holds {
-        field.fault(format!("Invalid value: \"object\": {message}"));
+        field.error(format!("Invalid value: \"object\": {message}"));
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn at_least(field: &Field<'_>, number: i64, least: i64) {
 
 pub(super) fn at_most_bytes(field: &Field<'_>, text: &str, most: usize) {
     if text.len() > most {
-        field.fault(format!("Too long: may not be more than {most} bytes"));
+        field.error(format!("Too long: may not be more than {most} bytes"));
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn hostname(field: &Field<'_>, text: &str, wildcard: bool) {
     at_most_bytes(field, text, 253);
     let name = text.strip_prefix("*.").filter(|_| wildcard).unwrap_or(text);
     let star = if wildcard { r"(\*\.)?" } else { "" };
-    let holds = name.split('.').all(|label| words::dns1123_label(label).is_empty());
+    let holds = name.split('.').all(|label| formats::dns1123_label(label).is_empty());
     matches(field, text, holds, &format!(r"^{star}{LABEL}(\.{LABEL})*$"));
 }
 

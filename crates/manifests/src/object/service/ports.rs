@@ -6,8 +6,8 @@ use seaway_model::{
 };
 
 use crate::{
-    decode::{Field, IntOrText},
-    object::{meta::check_rule, words},
+    decode::{Field, IntOrString},
+    object::{formats, meta::check_rule},
 };
 
 const PROTOCOLS: &[(&str, L4)] = &[("SCTP", L4::Sctp), ("TCP", L4::Tcp), ("UDP", L4::Udp)];
@@ -29,7 +29,7 @@ pub(super) fn read(list: &Field<'_>, cluster_only: bool) -> Vec<ServicePort> {
         if twin(&|other| other.port == port.port && other.protocol == port.protocol) {
             let message =
                 format!("Duplicate value: {{\"port\":{},\"protocol\":\"{}\"}}", port.port, port.protocol);
-            item.fault(message);
+            item.error(message);
         }
         ports.push(port);
     }
@@ -48,7 +48,7 @@ pub(in crate::object) fn protocol(port: &Field<'_>) -> Option<L4> {
 pub(in crate::object) fn app_protocol(port: &Field<'_>) -> Option<Name> {
     let field = port.child("appProtocol");
     let name = field.text()?;
-    check_rule(&field, name, words::qualified_name);
+    check_rule(&field, name, formats::qualified_name);
     Some(name.into())
 }
 
@@ -56,7 +56,7 @@ pub(in crate::object) fn app_protocol(port: &Field<'_>) -> Option<Name> {
 pub(in crate::object) fn name(port: &Field<'_>, required: bool) -> Name {
     let field = port.child("name");
     match field.name() {
-        Some(name) => check_rule(&field, name, words::dns1123_label),
+        Some(name) => check_rule(&field, name, formats::dns1123_label),
         None if required && field.is_missing() => field.required(""),
         None => {}
     }
@@ -73,8 +73,8 @@ pub(in crate::object) fn number(port: &Field<'_>) -> Option<u16> {
 }
 
 fn one(item: &Field<'_>, name_required: bool, cluster_only: bool) -> Option<ServicePort> {
-    if item.is_no_map() {
-        item.fault("Invalid value: a port is a map, such as {port: 8080, targetPort: 80}");
+    if item.is_not_a_map() {
+        item.error("Invalid value: a port is a map, such as {port: 8080, targetPort: 80}");
         return None;
     }
     let name = name(item, name_required);
@@ -92,11 +92,11 @@ fn one(item: &Field<'_>, name_required: bool, cluster_only: bool) -> Option<Serv
 
 /// Absent, 0 and empty all mean the Service's own port.
 fn target(field: &Field<'_>, port: Option<u16>) -> Option<TargetPort> {
-    match field.integer_or_text() {
-        None | Some(IntOrText::Int(0) | IntOrText::Text("")) => port.map(TargetPort::Number),
-        Some(IntOrText::Int(_)) => field.port().map(TargetPort::Number),
-        Some(IntOrText::Text(name)) => {
-            check_rule(field, name, words::port_name);
+    match field.int_or_string() {
+        None | Some(IntOrString::Int(0) | IntOrString::Text("")) => port.map(TargetPort::Number),
+        Some(IntOrString::Int(_)) => field.port().map(TargetPort::Number),
+        Some(IntOrString::Text(name)) => {
+            check_rule(field, name, formats::port_name);
             Some(TargetPort::Name(name.into()))
         }
     }

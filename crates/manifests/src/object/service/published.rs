@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
-use seaway_model::{L4, outcome::Serving};
+use seaway_model::{L4, outcome::ServingSocket};
 
-use super::held::MANAGER;
+use super::finalizers::MANAGER;
 use crate::decode::{Field, lenient_ip};
 
 pub(super) fn published(root: &Field<'_>) -> Vec<IpAddr> {
@@ -14,7 +14,7 @@ pub(super) fn published(root: &Field<'_>) -> Vec<IpAddr> {
 }
 
 /// The ports of its addresses that have no error.
-pub(super) fn published_ports(root: &Field<'_>) -> Vec<Serving> {
+pub(super) fn published_ports(root: &Field<'_>) -> Vec<ServingSocket> {
     of_ingress(root, |ip, item| {
         let ports = item.child("ports");
         let has = ports.items().filter_map(move |port| {
@@ -26,7 +26,7 @@ pub(super) fn published_ports(root: &Field<'_>) -> Vec<Serving> {
             };
             let (number, error) = (port.child("port"), port.child("error"));
             let number = number.integer().and_then(|it| u16::try_from(it).ok()).filter(|it| *it != 0)?;
-            (!error.is_set()).then_some(Serving { ip, protocol, port: number })
+            (!error.is_set()).then_some(ServingSocket { ip, protocol, port: number })
         });
         has.collect::<Vec<_>>()
     })

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What was made of them, and what of them nobody needed.
-pub(in crate::credentials) struct Resolved {
+pub(in crate::credentials) struct ResolvedOptions {
     pub(in crate::credentials) credentials: Credentials,
     pub(in crate::credentials) unused: Vec<String>,
 }
@@ -26,7 +26,7 @@ impl Options {
         mut self,
         whole: &str,
         surroundings: &Environment,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<ResolvedOptions, Error> {
         let lacks = |what: &str, fix: &str| {
             Error::new(Class::Credentials, format!("{whole} has no {what}")).with_fix(fix.to_owned())
         };
@@ -60,7 +60,7 @@ impl Options {
             tls,
             timeout,
         };
-        Ok(Resolved { credentials, unused: self.unused().collect() })
+        Ok(ResolvedOptions { credentials, unused: self.unused().collect() })
     }
 
     fn kind(&mut self) -> Result<(Option<Kind>, Option<IdentityVersion>), Error> {

@@ -3,12 +3,12 @@ use serde_json::json;
 use super::*;
 use crate::{
     call::Service,
-    error::{Fault, Retry},
+    error::{Responsibility, Retry},
 };
 
 fn refused(service: Service, status: u16, body: &Value) -> Error {
     let call = Call::get(service, "try it", "/");
-    read(&call, &Refusal { status, body, request_id: Some("req-1"), retry_after: None, page: None })
+    read(&call, &ErrorReply { status, body, request_id: Some("req-1"), retry_after: None, page: None })
 }
 
 fn neutron(kind: &str, message: &str) -> Value {
@@ -191,7 +191,7 @@ fn a_line_has_all_that_a_human_and_an_operator_need() {
         "try it: Quota has been met for resources: Load Balancer (Octavia 403); ask for more load balancer (`openstack \
          loadbalancer quota set`), or remove some (req-1)"
     );
-    assert_eq!((error.fault(), error.retry()), (Fault::User, Retry::WhenChanged));
+    assert_eq!((error.fault(), error.retry()), (Responsibility::User, Retry::WhenChanged));
     assert_eq!((error.status(), error.request_id()), (Some(403), Some("req-1")));
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{ListenerBranch, LoadBalancerBranch, MemberLeaf, MonitorLeaf, PolicyBranch, PoolBranch};
 use crate::{
     neutron::Attached,
-    octavia::{HealthMonitor, L7Policy, Listener, LoadBalancer, Pool, Tree, TreePool},
+    octavia::{HealthMonitor, L7Policy, Listener, LoadBalancer, Pool, StatusTree, TreePool},
     resource::Id,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct ListedParts {
 }
 
 impl ListedParts {
-    pub(super) fn keep_members(&mut self, tree: Tree) {
+    pub(super) fn keep_members(&mut self, tree: StatusTree) {
         let Some(kept) = &mut self.members else { return };
         let of_listeners = tree.listeners.into_iter().flat_map(|it| it.pools);
         for TreePool { id, members, .. } in of_listeners.chain(tree.pools) {

@@ -1,12 +1,12 @@
 use super::*;
 use crate::{
     Class,
-    survey::{Abilities, ExternalSubnet, Identity, Named, ProviderInfo, ServiceInfo, SpokenVersions},
+    survey::{Abilities, ExternalSubnet, Identity, NamedRef, ProviderInfo, ServiceInfo, SpokenVersions},
 };
 
 /// A cloud that lacks nothing.
 fn good() -> Survey {
-    let project = Named { id: "p".to_owned(), name: "shop".to_owned() };
+    let project = NamedRef { id: "p".to_owned(), name: "shop".to_owned() };
     let roles = vec!["member".to_owned(), "load-balancer_member".to_owned()];
     let subnet = ExternalSubnet {
         id: "s".parse().expect("an id"),
@@ -18,7 +18,7 @@ fn good() -> Survey {
         id: "n".parse().expect("an id"),
         name: "public".to_owned(),
         shared: false,
-        subnets: Fetched::Value(vec![subnet]),
+        subnets: FetchResult::Value(vec![subnet]),
     };
     let provider = ProviderInfo {
         name: "ovn".to_owned(),
@@ -29,22 +29,22 @@ fn good() -> Survey {
     Survey {
         identity: Identity { user: "alice".to_owned(), project: Some(project), roles, ..Identity::default() },
         services: Service::ALL.map(found).into(),
-        providers: Fetched::Value(vec![provider]),
-        flavors: Fetched::Value(vec![]),
-        availability_zones: Fetched::Value(vec![]),
-        external_networks: Fetched::Value(vec![network]),
-        load_balancers_listed: Fetched::Value(()),
+        providers: FetchResult::Value(vec![provider]),
+        flavors: FetchResult::Value(vec![]),
+        availability_zones: FetchResult::Value(vec![]),
+        external_networks: FetchResult::Value(vec![network]),
+        load_balancers_listed: FetchResult::Value(()),
         quotas: vec![quota("load balancers", 10, 1)],
     }
 }
 
 fn found(service: Service) -> ServiceInfo {
-    let endpoint = Fetched::Value(format!("http://cloud/{service}"));
-    ServiceInfo { service, endpoint, versions: Fetched::Value(SpokenVersions::default()) }
+    let endpoint = FetchResult::Value(format!("http://cloud/{service}"));
+    ServiceInfo { service, endpoint, versions: FetchResult::Value(SpokenVersions::default()) }
 }
 
 fn quota(what: &'static str, limit: i64, used: u64) -> Quota {
-    Quota { what, limit: Fetched::Value(limit), used: Fetched::Value(used) }
+    Quota { what, limit: FetchResult::Value(limit), used: FetchResult::Value(used) }
 }
 
 fn refused(class: Class) -> Error {
@@ -53,14 +53,14 @@ fn refused(class: Class) -> Error {
 
 fn without(survey: &mut Survey, service: Service) {
     for found in survey.services.iter_mut().filter(|it| it.service == service) {
-        found.endpoint = Fetched::Failed(refused(Class::NoService));
-        found.versions = Fetched::Failed(refused(Class::NoService));
+        found.endpoint = FetchResult::Failed(refused(Class::NoService));
+        found.versions = FetchResult::Failed(refused(Class::NoService));
     }
 }
 
 fn subnets(survey: &mut Survey, change: fn(&mut Vec<ExternalSubnet>)) {
-    if let Fetched::Value(networks) = &mut survey.external_networks
-        && let Fetched::Value(subnets) = &mut networks[0].subnets
+    if let FetchResult::Value(networks) = &mut survey.external_networks
+        && let FetchResult::Value(subnets) = &mut networks[0].subnets
     {
         change(subnets);
     }
@@ -81,14 +81,19 @@ fn what_is_missing_is_told_with_what_to_type() {
         (|it| without(it, Service::Network), Missing, "Neutron", "network_endpoint_override"),
         (|it| without(it, Service::KeyManager), Warning, "Barbican", "certificates"),
         (
-            |it| it.load_balancers_listed = Fetched::Failed(refused(Class::Forbidden)),
+            |it| it.load_balancers_listed = FetchResult::Failed(refused(Class::Forbidden)),
             Missing,
             "alice may not list load balancers",
             "openstack role add --user alice --project shop load-balancer_member",
         ),
         (|it| it.identity.roles = vec!["reader".to_owned()], Missing, "roles: reader", "role add"),
-        (|it| it.providers = Fetched::Value(vec![]), Missing, "no provider", "enabled_provider_drivers"),
-        (|it| it.external_networks = Fetched::Value(vec![]), Missing, "no external network", "internal-lb"),
+        (|it| it.providers = FetchResult::Value(vec![]), Missing, "no provider", "enabled_provider_drivers"),
+        (
+            |it| it.external_networks = FetchResult::Value(vec![]),
+            Missing,
+            "no external network",
+            "internal-lb",
+        ),
         (
             |it| subnets(it, |subnets| subnets[0].ip_version = 6),
             Missing,
@@ -96,7 +101,7 @@ fn what_is_missing_is_told_with_what_to_type() {
             "openstack subnet create",
         ),
         (
-            |it| it.external_networks = Fetched::Failed(refused(Class::Broken)),
+            |it| it.external_networks = FetchResult::Failed(refused(Class::Broken)),
             Missing,
             "external networks cannot be listed",
             "do this",
@@ -104,7 +109,7 @@ fn what_is_missing_is_told_with_what_to_type() {
         (|it| it.quotas = vec![quota("ports", 5, 5)], Missing, "all 5 ports", "quota set"),
         (|it| it.quotas = vec![quota("ports", 10, 9)], Warning, "9 of 10 ports", "quota set"),
         (
-            |it| it.services[1].versions = Fetched::Failed(refused(Class::Unreachable)),
+            |it| it.services[1].versions = FetchResult::Failed(refused(Class::Unreachable)),
             Missing,
             "does not answer",
             "do this",
@@ -125,10 +130,10 @@ fn a_region_that_is_not_there_is_one_trouble() {
     let mut survey = good();
     survey.identity.region = Some("West".to_owned());
     for found in &mut survey.services[1..] {
-        found.endpoint = Fetched::Failed(refused(Class::NoRegion));
+        found.endpoint = FetchResult::Failed(refused(Class::NoRegion));
     }
     for quota in &mut survey.quotas {
-        quota.limit = Fetched::Failed(refused(Class::NoRegion));
+        quota.limit = FetchResult::Failed(refused(Class::NoRegion));
     }
     let findings = findings(&survey);
     let [finding] = &*findings else { panic!("{findings:?}") };
@@ -138,8 +143,11 @@ fn a_region_that_is_not_there_is_one_trouble() {
 
 #[test]
 fn a_service_that_tells_no_quota_is_one_trouble() {
-    let unread =
-        |what| Quota { what, limit: Fetched::Failed(refused(Class::Broken)), used: Fetched::Value(1) };
+    let unread = |what| Quota {
+        what,
+        limit: FetchResult::Failed(refused(Class::Broken)),
+        used: FetchResult::Value(1),
+    };
     let survey = Survey { quotas: vec![unread("pools"), unread("members")], ..good() };
     let findings = findings(&survey);
     assert_eq!(findings.len(), 1, "{findings:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seaway_openstack::{
     neutron::Network,
-    resource::{Present, Query},
+    resource::{IdOnly, Query},
 };
 use tokio::task::JoinSet;
 
@@ -27,7 +27,7 @@ async fn a_token_that_expires_in_the_middle_of_a_hundred_calls_costs_one_sign_in
                 stage.fake.advance(theirs);
             }
             let cloud = stage.cloud.clone();
-            calls.spawn(async move { cloud.all::<Network>().list::<Present<Network>>(Query::all()).await });
+            calls.spawn(async move { cloud.all::<Network>().list::<IdOnly<Network>>(Query::all()).await });
             tokio::task::yield_now().await;
         }
         for outcome in calls.join_all().await {

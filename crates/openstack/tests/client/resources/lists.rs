@@ -5,7 +5,7 @@ use seaway_openstack::{
     barbican::SecretRef,
     neutron::{AllocationPool, HostRoute, Route},
     octavia::{LoadBalancer, Pool, PoolMembers},
-    resource::{Present, Query, Ref},
+    resource::{IdOnly, Query, Ref},
 };
 use seaway_testkit::cloud::Fault;
 use serde::{Serialize, de::DeserializeOwned};
@@ -61,7 +61,7 @@ async fn pages_that_go_round_in_a_circle_are_no_endless_list() {
             stage.fake.fail(Fault::on("GET */lbaas/loadbalancers").nth(number + 1).reply(200, told));
         }
         let balancers = stage.balancers();
-        let error = balancers.list::<Present<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
+        let error = balancers.list::<IdOnly<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
         assert_eq!(error.class(), &Class::Strange, "{error}");
         assert!(error.to_string().contains("the pages of the list repeat"), "{error}");
         assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 5);
@@ -75,7 +75,7 @@ async fn a_next_page_that_is_the_same_page_is_no_endless_list() {
     let told = json!({"loadbalancers": [{"id": "a"}], "loadbalancers_links": link});
     stage.fake.fail(Fault::on("GET */lbaas/loadbalancers").always().reply(200, told));
     let error =
-        stage.balancers().list::<Present<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
+        stage.balancers().list::<IdOnly<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
     assert_eq!(error.class(), &Class::Strange, "{error}");
     assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 3);
 }
@@ -93,7 +93,7 @@ async fn pages_that_begin_anew_tell_nothing_twice() {
         let told = json!({"loadbalancers": objects, "loadbalancers_links": links});
         stage.fake.fail(Fault::on("GET */lbaas/loadbalancers").nth(number + 1).reply(200, told));
     }
-    let listed = stage.balancers().list::<Present<LoadBalancer>>(Query::all()).await.expect("a list");
+    let listed = stage.balancers().list::<IdOnly<LoadBalancer>>(Query::all()).await.expect("a list");
     let ids: Vec<String> = listed.iter().map(|it| it.0.to_string()).collect();
     assert_eq!(ids, ["a", "b", "c", "d", "e", "f", "g"]);
 }

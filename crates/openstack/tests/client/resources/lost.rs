@@ -13,7 +13,7 @@ use seaway_openstack::{
         Algorithm, HealthMonitor, Listener, LoadBalancer, Member, MonitorType, NewHealthMonitor, NewListener,
         NewLoadBalancer, NewMember, NewPool, Pool, PoolProtocol, Protocol,
     },
-    resource::{Collection, Creatable, Present, Query},
+    resource::{Collection, Creatable, IdOnly, Query},
 };
 use seaway_testkit::cloud::Fault;
 use serde_json::json;
@@ -22,7 +22,7 @@ use super::{stage::Stage, walks};
 
 /// How many there are, whatever they are called.
 async fn count<R: Creatable>(of: &Collection<R>) -> usize {
-    of.list::<Present<R>>(Query::all()).await.expect("a list").len()
+    of.list::<IdOnly<R>>(Query::all()).await.expect("a list").len()
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use seaway_openstack::{
     Class,
     octavia::{LoadBalancer, NewListener, NewLoadBalancer, Protocol},
 };
-use seaway_testkit::cloud::{Fault, Pace};
+use seaway_testkit::cloud::{ChangeDuration, Fault};
 use serde_json::json;
 
 use super::{stage::Stage, walks::PATIENCE};
@@ -17,7 +17,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn pauses_grow_and_never_exceed_two_seconds() {
     let stage = Stage::set().await;
     let new = stage.new_balancer("web").await;
-    stage.fake.pace(Pace::Looks(8));
+    stage.fake.pace(ChangeDuration::Looks(8));
     let made = stage.balancers().create(&new).await.expect("made");
     let before = stage.clock.slept().len();
     stage.balancers().until_ready(&made.id, PATIENCE).await.expect("ready");
@@ -31,7 +31,7 @@ async fn pauses_grow_and_never_exceed_two_seconds() {
 async fn patience_ends_with_the_last_word_of_what_was_waited_for() {
     let stage = Stage::set().await;
     let new = stage.new_balancer("web").await;
-    stage.fake.pace(Pace::Never);
+    stage.fake.pace(ChangeDuration::Never);
     let made = stage.balancers().create(&new).await.expect("made");
     let before: Duration = stage.clock.slept().iter().sum();
     let error = stage.balancers().until_ready(&made.id, MINUTE).await.expect_err("it never is");
@@ -68,7 +68,7 @@ async fn only_what_cannot_be_read_any_more_is_gone() {
     let new = NewLoadBalancer { listeners: vec![listener].into(), ..stage.new_balancer("web").await };
     let made = balancers.create(&new).await.expect("made");
     balancers.until_ready(&made.id, PATIENCE).await.expect("ready");
-    stage.fake.pace(Pace::Looks(3));
+    stage.fake.pace(ChangeDuration::Looks(3));
     balancers.delete_cascade(&made.id).await.expect("deleted");
     let active = json!({"loadbalancer": {"id": made.id, "provisioning_status": "ACTIVE"}});
     stage.fake.fail(Fault::on("GET */lbaas/loadbalancers/*").nth(2).times(2).reply(200, active));

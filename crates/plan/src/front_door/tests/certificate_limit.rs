@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Fact, Kind, Name, ObjectRef, Reason,
-    config::{Admission, FrontDoor, Secrets},
+    config::{FrontDoor, FrontDoorServices, TlsSecrets},
     fact::{FactRef, Secret, Service},
 };
 
@@ -21,8 +21,8 @@ fn size(secret: &Secret) -> u64 {
 }
 
 fn limited(bytes: u64) -> Config {
-    let mut config = with(FrontDoor { services: Admission::Annotated, ..FrontDoor::default() });
-    config.front_door.tls.secrets = Secrets::Named;
+    let mut config = with(FrontDoor { services: FrontDoorServices::Annotated, ..FrontDoor::default() });
+    config.front_door.tls.secrets = TlsSecrets::Named;
     config.tenants.limits.held_certificate_bytes = Some(bytes);
     config
 }

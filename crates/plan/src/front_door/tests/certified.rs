@@ -184,7 +184,7 @@ fn without_authorities_a_host_name_is_closed_until_they_are_there() {
     assert!(told_first[0].contains("no ca.crt") && told_first[0].contains("default/ca"), "{told_first:?}");
     assert!(told_first[0].contains("503"), "{told_first:?}");
     let dirt = world.apply(told(&authorities("ca")));
-    assert!(dirt.iter().any(|it| matches!(it, seaway_model::Dirt::Unit(unit) if *unit == door())));
+    assert!(dirt.iter().any(|it| matches!(it, seaway_model::WorkItem::Unit(unit) if *unit == door())));
     assert_eq!((hosts(&world), problems(&world)), (vec!["a.example ca required".to_owned()], vec![]));
     assert!(requires(&world));
     // What was there stays in use.

@@ -81,7 +81,7 @@ fn the_loser_is_told_where_it_is_all_the_same_and_gets_the_claim_when_it_is_free
     assert!(status.problems.contains(&problem), "{status:?}");
 
     let dirt = world.apply(gone(&old));
-    let told = seaway_model::Dirt::Unit(seaway_model::Unit::Status(seaway_testkit::facts::owner(&young)));
+    let told = seaway_model::WorkItem::Unit(seaway_model::Unit::Status(seaway_testkit::facts::owner(&young)));
     assert!(dirt.contains(&told), "{dirt:?}");
     assert!(conflicts(&world).is_empty());
     assert!(entrances(&world).contains(&"/web -> a/web:80".to_owned()));

@@ -3,7 +3,7 @@
 
 use seaway_model::{
     Config, Name,
-    config::{FrontDoor, Secrets},
+    config::{FrontDoor, TlsSecrets},
     fact::Service,
     load_balancer::{Action, Match, PathMatch, Rule},
 };
@@ -84,7 +84,7 @@ fn hosts_that_cannot_be_passed_through_with_protection_answer_503() {
 #[test]
 fn what_is_protected_at_an_entrance_that_is_not_there_is_closed_at_all_where_it_is_not() {
     let mut config = Config::default();
-    config.front_door.tls.secrets = Secrets::Named;
+    config.front_door.tls.secrets = TlsSecrets::Named;
     let own = FrontDoor { port: 8080, ..config.front_door.clone() };
     config.front_door.entrances.insert("internal".into(), own);
     let users = ("seaway.dev/source-ranges", "10.0.0.0/8");
@@ -149,7 +149,7 @@ fn no_password_is_asked_for_in_plaintext_where_https_is_asked_for_and_not_there_
     ] {
         let shop = users(&say);
         let mut config = Config::default();
-        config.front_door.tls.secrets = Secrets::All;
+        config.front_door.tls.secrets = TlsSecrets::All;
         let pair = certified.then(|| told(&tls_secret("own", &["a.example"])));
         let world = world(config, [put(&shop), backed(&shop)].into_iter().chain(pair));
         let open = listener(&world);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     Change, Config, Fact, Kind, ObjectRef, Problem, Reason, Unit,
-    config::{Admission, FrontDoor, Opens, Routes},
+    config::{FrontDoor, FrontDoorRoutes, FrontDoorServices, OpenPolicy},
     fact::{Gateway, HostReport, HttpRoute},
 };
 use seaway_testkit::facts::{self, ip, synced};
@@ -16,8 +16,8 @@ fn gateway(namespace: &str, name: &str) -> Gateway {
     Gateway { namespace: namespace.into(), name: name.into() }
 }
 
-fn in_cluster(opens: Opens, routes: Routes) -> Config {
-    with(FrontDoor { opens, routes, services: Admission::Annotated, ..FrontDoor::default() })
+fn in_cluster(opens: OpenPolicy, routes: FrontDoorRoutes) -> Config {
+    with(FrontDoor { opens, routes, services: FrontDoorServices::Annotated, ..FrontDoor::default() })
 }
 
 /// Of somebody else's Gateway, and wrong in every way that is told.
@@ -31,17 +31,17 @@ fn foreign() -> HttpRoute {
 
 #[test]
 fn routes_are_here_only_if_they_name_the_gateway_that_the_front_door_stands_for() {
-    let ours = Routes::Of(gateway("infra", "public"));
+    let ours = FrontDoorRoutes::Of(gateway("infra", "public"));
     let web = service("web", &[80]);
     for (opens, routes, parents, here) in [
-        (Opens::Always, ours.clone(), vec![gateway("infra", "public")], true),
-        (Opens::Always, ours.clone(), vec![gateway("other", "x"), gateway("infra", "public")], true),
-        (Opens::Always, ours.clone(), vec![gateway("other", "public")], false),
-        (Opens::Always, ours.clone(), vec![], false),
-        (Opens::Always, Routes::Never, vec![gateway("infra", "public")], false),
-        (Opens::Always, Routes::All, vec![], true),
-        (Opens::Never, ours, vec![gateway("infra", "public")], false),
-        (Opens::Never, Routes::All, vec![], false),
+        (OpenPolicy::Always, ours.clone(), vec![gateway("infra", "public")], true),
+        (OpenPolicy::Always, ours.clone(), vec![gateway("other", "x"), gateway("infra", "public")], true),
+        (OpenPolicy::Always, ours.clone(), vec![gateway("other", "public")], false),
+        (OpenPolicy::Always, ours.clone(), vec![], false),
+        (OpenPolicy::Always, FrontDoorRoutes::Never, vec![gateway("infra", "public")], false),
+        (OpenPolicy::Always, FrontDoorRoutes::All, vec![], true),
+        (OpenPolicy::Never, ours, vec![gateway("infra", "public")], false),
+        (OpenPolicy::Never, FrontDoorRoutes::All, vec![], false),
     ] {
         let mut route = route_to("web", 80);
         route.parents = parents;
@@ -56,8 +56,8 @@ fn routes_are_here_only_if_they_name_the_gateway_that_the_front_door_stands_for(
 fn nothing_is_done_for_what_is_not_ours_and_nothing_is_told_of_it() {
     let silent = service("web", &[80]);
     let other = service("other/web", &[80]);
-    for opens in [Opens::Never, Opens::Always] {
-        let config = in_cluster(opens, Routes::Of(gateway("infra", "public")));
+    for opens in [OpenPolicy::Never, OpenPolicy::Always] {
+        let config = in_cluster(opens, FrontDoorRoutes::Of(gateway("infra", "public")));
         let mut world = world(config, [put(&silent), put(&other), backed(&silent)]);
         let dirt = world.apply(put_route(&foreign()));
         assert_eq!(dirt, [], "{opens:?}");
@@ -76,21 +76,21 @@ fn nothing_is_done_for_what_is_not_ours_and_nothing_is_told_of_it() {
 fn what_a_source_says_of_a_route_is_a_problem_where_the_route_is_ours() {
     let object = ObjectRef::new(Kind::HTTPRoute, "default", "shop");
     let told = Problem::new(object.clone(), Reason::Invalid, "this filter is not understood");
-    let ours = || Routes::Of(gateway("infra", "public"));
+    let ours = || FrontDoorRoutes::Of(gateway("infra", "public"));
     let mut at_ours = foreign();
     at_ours.parents = vec![gateway("infra", "public")];
     for (routes, opens, route, counts) in [
-        (ours(), Opens::Always, Some(foreign()), 0),
-        (ours(), Opens::Always, Some(at_ours.clone()), 1),
-        (ours(), Opens::Never, Some(at_ours.clone()), 0),
-        (Routes::Never, Opens::Always, Some(at_ours), 0),
+        (ours(), OpenPolicy::Always, Some(foreign()), 0),
+        (ours(), OpenPolicy::Always, Some(at_ours.clone()), 1),
+        (ours(), OpenPolicy::Never, Some(at_ours.clone()), 0),
+        (FrontDoorRoutes::Never, OpenPolicy::Always, Some(at_ours), 0),
         // Nothing of it can be read: which Gateway it names is not known.
-        (ours(), Opens::Always, None, 1),
-        (ours(), Opens::Never, None, 0),
-        (Routes::Never, Opens::Always, None, 0),
+        (ours(), OpenPolicy::Always, None, 1),
+        (ours(), OpenPolicy::Never, None, 0),
+        (FrontDoorRoutes::Never, OpenPolicy::Always, None, 0),
         // A folder.
-        (Routes::All, Opens::Never, Some(foreign()), 1),
-        (Routes::All, Opens::Never, None, 1),
+        (FrontDoorRoutes::All, OpenPolicy::Never, Some(foreign()), 1),
+        (FrontDoorRoutes::All, OpenPolicy::Never, None, 1),
     ] {
         let case = format!("{routes:?} {opens:?} {}", route.is_some());
         let mut world = world(in_cluster(opens, routes), route.iter().map(put_route));
@@ -105,21 +105,21 @@ fn a_route_that_takes_another_parent_leaves() {
     let web = service("web", &[80]);
     let mut route = route_to("web", 80);
     route.parents = vec![gateway("infra", "public")];
-    let config = in_cluster(Opens::Always, Routes::Of(gateway("infra", "public")));
+    let config = in_cluster(OpenPolicy::Always, FrontDoorRoutes::Of(gateway("infra", "public")));
     let mut world = world(config.clone(), [put(&web), backed(&web), put_route(&route)]);
     assert_eq!(entrances(&world).len(), 1);
     route.parents = vec![gateway("infra", "internal")];
     world.apply(put_route(&route));
     assert_eq!(entrances(&world), [""; 0]);
     let mut moved = config;
-    moved.front_door.routes = Routes::Of(gateway("infra", "internal"));
+    moved.front_door.routes = FrontDoorRoutes::Of(gateway("infra", "internal"));
     world.apply(Change::Config(Arc::new(moved)));
     assert_eq!(entrances(&world).len(), 1);
 }
 
 #[test]
 fn a_controller_says_of_a_service_at_the_front_door_what_hosts_do_and_publishes_no_address() {
-    let mut config = in_cluster(Opens::WhenNeeded, Routes::Never);
+    let mut config = in_cluster(OpenPolicy::WhenNeeded, FrontDoorRoutes::Never);
     let internal = FrontDoor { port: 8080, addresses: vec![ip("192.0.2.5")], ..config.front_door.clone() };
     config.front_door.entrances.insert("internal".into(), internal);
     let config = Arc::new(config);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, L4, ListenerId, LoadBalancer, Name, Outcome, Unit,
+    Change, Config, Desired, Fact, L4, ListenerId, LoadBalancer, Name, Outcome, Unit, WorkItem,
     acme::{Challenge, ChallengeType},
-    config::{FrontDoor, Secrets},
+    config::{FrontDoor, TlsSecrets},
     fact::Service,
     load_balancer::{Action, Bind, Certificate, HostPattern},
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_testkit::facts::ip;
 
@@ -18,7 +18,7 @@ use crate::{World, certificates::tests::tls_secret, front_door};
 /// With an entrance that listens there, beside a main one that does at another address.
 fn beside(mut config: Config, (port, tls): (u16, u16)) -> Config {
     config.front_door.addresses = vec![ip("192.0.2.6")];
-    config.front_door.tls.secrets = Secrets::Named;
+    config.front_door.tls.secrets = TlsSecrets::Named;
     let mut own = config.front_door.clone();
     (own.addresses, own.port, own.tls.port) = (vec![ip("192.0.2.5")], port, tls);
     config.front_door.entrances.insert("internal".into(), FrontDoor { entrances: Default::default(), ..own });
@@ -97,11 +97,11 @@ fn what_is_ordered_for_an_entrance_is_answered_and_shown_there() {
     assert!(load_balancer(&world).is_none(), "nothing is at the main one");
     assert_eq!(problems(&world), [""; 0], "a certificate is on its way");
     assert_eq!(wanted(&world, "admin.example").expect("it is ordered").answers_at, []);
-    let serving = vec![Serving { ip: ip("192.0.2.5"), protocol: L4::Tcp, port: 80 }];
+    let serving = vec![ServingSocket { ip: ip("192.0.2.5"), protocol: L4::Tcp, port: 80 }];
     let (unit, state) = (internal(), UnitState::Done);
     let dirt =
         world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
-    assert!(dirt.contains(&Dirt::Unit(order("admin.example"))), "it can be answered now: {dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(order("admin.example"))), "it can be answered now: {dirt:?}");
     let at_port: Vec<String> =
         wanted(&world, "admin.example").expect("wanted").answers_at.iter().map(ToString::to_string).collect();
     assert_eq!(at_port, ["192.0.2.5:80"]);
@@ -112,7 +112,7 @@ fn what_is_ordered_for_an_entrance_is_answered_and_shown_there() {
         vec![challenged("admin.example", &[("t0k", "t0k.print")])],
         vec![],
     );
-    assert!(dirt.contains(&Dirt::Unit(internal())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(internal())), "{dirt:?}");
     let answers = |world: &World| {
         let rules = at(world).listeners.values().flat_map(|it| it.rules.clone()).collect::<Vec<_>>();
         rules.iter().any(|it| matches!(&it.action, Action::Respond { body, .. } if **body == *"t0k.print"))

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, LoadBalancer, Name, Owner, Unit,
-    config::{FrontDoor, Secrets},
+    Change, Config, Desired, LoadBalancer, Name, Owner, Unit, WorkItem,
+    config::{FrontDoor, TlsSecrets},
     fact::Service,
     load_balancer::{Action, HostPattern},
 };
@@ -21,7 +21,7 @@ fn host(name: &str) -> (&str, &str) {
 
 fn config() -> Config {
     let mut config = Config::default();
-    config.front_door.tls.secrets = Secrets::Named;
+    config.front_door.tls.secrets = TlsSecrets::Named;
     let own = FrontDoor { addresses: vec![ip("192.0.2.5")], port: 8080, ..config.front_door.clone() };
     config.front_door.entrances.insert(
         "internal".into(),
@@ -190,7 +190,7 @@ fn two_entrances_have_a_host_name_each_and_certificates_of_their_own() {
     let pools: Vec<&Unit> = dirt
         .iter()
         .filter_map(|it| match it {
-            Dirt::Pool(unit, _) => Some(unit),
+            WorkItem::Pool(unit, _) => Some(unit),
             _ => None,
         })
         .collect();
@@ -205,7 +205,7 @@ fn two_entrances_have_a_host_name_each_and_certificates_of_their_own() {
 #[test]
 fn what_nobody_has_is_answered_by_each_entrance_for_itself() {
     let mut config = config();
-    let unmatched = |code| Some(seaway_model::config::Unmatched { code, page: None });
+    let unmatched = |code| Some(seaway_model::config::UnmatchedResponse { code, page: None });
     config.front_door.unmatched = unmatched(410);
     let internal = config.front_door.entrances.get_mut("internal").expect("there");
     internal.unmatched = unmatched(418);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Config, Desired, Dirt, Problem,
+    Config, Desired, Problem, WorkItem,
     fact::{Service, ServiceKind},
     load_balancer::{Action, ForwardAuth, Rule},
 };
@@ -177,7 +177,7 @@ fn listeners_of_its_own_ask_another_and_hear_of_its_members() {
         assert_eq!(members(&world), Some(0));
         let dirt = world.apply(backed(&auth));
         assert_eq!(members(&world), Some(1));
-        let its = |it: &Dirt| matches!(it, Dirt::Pool(_, id) if *id.0 == *"default/auth:80");
+        let its = |it: &WorkItem| matches!(it, WorkItem::Pool(_, id) if *id.0 == *"default/auth:80");
         assert!(dirt.iter().any(its), "{dirt:?}");
         assert!(!is_told(&world, ""), "{:?}", problems_of(&world));
         world.apply(gone(&auth));

@@ -2,7 +2,7 @@
 
 use seaway_model::{
     Change, Config,
-    config::{FrontDoor, Routes},
+    config::{FrontDoor, FrontDoorRoutes},
     fact::{FactRef, Gateway, HttpRoute, Service, ServiceKind},
 };
 
@@ -83,7 +83,7 @@ fn routes_of_others_guard_nothing() {
     let mut of_others = route_saying("default/admin", &[RANGES]);
     of_others.meta.namespace = "tenant".into();
     let settings = FrontDoor {
-        routes: Routes::Of(Gateway { namespace: "infra".into(), name: "ours".into() }),
+        routes: FrontDoorRoutes::Of(Gateway { namespace: "infra".into(), name: "ours".into() }),
         ..FrontDoor::default()
     };
     for (config, route) in

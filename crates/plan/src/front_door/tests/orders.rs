@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Name, ObjectRef, Outcome, Problem, Reason,
-    Unit,
+    Change, Config, Desired, Fact, Kind, L4, ListenerId, Name, ObjectRef, Outcome, Problem, Reason, Unit,
+    WorkItem,
     acme::{
         Acme, CertificateOrder, Challenge, ChallengeType, DnsKey, DnsKeyAlgorithm, DnsUpdates,
         ordered_certificate,
@@ -12,7 +12,7 @@ use seaway_model::{
     config::HostOwners,
     fact::Secret,
     load_balancer::{Action, Certificate, HostPattern, PathMatch, Rule},
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 
 use super::scene::*;
@@ -61,7 +61,12 @@ pub(super) fn issued(host: &str) -> Secret {
     Secret { object: ordered_certificate(&host.into()), ..stored }
 }
 
-pub(super) fn conclude(world: &mut World, unit: Unit, facts: Vec<Fact>, problems: Vec<Problem>) -> Vec<Dirt> {
+pub(super) fn conclude(
+    world: &mut World,
+    unit: Unit,
+    facts: Vec<Fact>,
+    problems: Vec<Problem>,
+) -> Vec<WorkItem> {
     let problems = problems.into_iter().map(|it| (front_door::owner(), it)).collect();
     let (state, serving) = (UnitState::Done, Vec::new());
     world.apply(Change::Outcome(Outcome { unit, state, facts, problems, serving }))
@@ -123,14 +128,14 @@ fn certificates_are_ordered_for_public_names_that_have_none_and_only_where_that_
     );
 
     let dirt = world.apply(took(&mine));
-    assert!(dirt.contains(&Dirt::Unit(order("www.shop.example"))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(order("www.shop.example"))), "{dirt:?}");
     assert_eq!(orders(&world, &ALL), ["shop.example", "www.shop.example"]);
     let dirt = world.apply(told(&mine));
-    assert!(dirt.contains(&Dirt::Unit(order("www.shop.example"))), "its driver ends the order: {dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(order("www.shop.example"))), "its driver ends the order: {dirt:?}");
     assert_eq!(orders(&world, &ALL), ["shop.example"]);
 
     let dirt = world.apply(gone(&shop));
-    assert!(dirt.contains(&Dirt::Unit(order("shop.example"))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(order("shop.example"))), "{dirt:?}");
     assert_eq!(orders(&world, &ALL), [""; 0]);
 }
 
@@ -139,11 +144,11 @@ fn orders_begin_and_end_and_move_with_the_configuration() {
     let shop = at_hosts("shop", "shop.example");
     let mut world = world(Config::default(), [put(&shop), backed(&shop)]);
     let dirt = world.apply(Change::Config(Arc::new(ordering())));
-    assert!(dirt.contains(&Dirt::Unit(order("shop.example"))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(order("shop.example"))), "{dirt:?}");
     let mut elsewhere = ordering();
     elsewhere.front_door.tls.acme.as_mut().expect("set").directory = "https://other.example/dir".into();
     let dirt = world.apply(Change::Config(Arc::new(elsewhere)));
-    assert!(dirt.contains(&Dirt::Unit(order("shop.example"))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(order("shop.example"))), "{dirt:?}");
     assert_eq!(&*wanted(&world, "shop.example").expect("wanted").acme.directory, "https://other.example/dir");
     conclude(
         &mut world,
@@ -169,7 +174,7 @@ fn what_the_authority_asks_for_is_answered_in_the_open_for_that_name_alone() {
         vec![challenged("shop.example", &[("t0k", "t0k.print")])],
         vec![],
     );
-    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     let expected =
         ("shop.example".to_owned(), "/.well-known/acme-challenge/t0k".to_owned(), "t0k.print".to_owned());
     assert_eq!(answers(&world, 80), vec![expected.clone()]);
@@ -224,7 +229,8 @@ fn a_certificate_of_ones_own_comes_before_an_ordered_one_and_ends_its_order() {
 fn where_the_front_door_answers_is_known_once_it_serves() {
     let shop = at_hosts("shop", "shop.example");
     let mut world = world(ordering(), [put(&shop), backed(&shop)]);
-    let serving = |ip: &str, port| Serving { ip: ip.parse().expect("an address"), protocol: L4::Tcp, port };
+    let serving =
+        |ip: &str, port| ServingSocket { ip: ip.parse().expect("an address"), protocol: L4::Tcp, port };
     let all =
         vec![serving("0.0.0.0", 80), serving("::", 80), serving("192.0.2.5", 80), serving("192.0.2.5", 443)];
     let (unit, state) = (door(), UnitState::Done);
@@ -251,8 +257,9 @@ fn what_fails_is_told_at_the_front_door_which_stays_ready() {
     assert_eq!(object, ObjectRef::new(Kind::Certificate, "", "shop.example"));
     let failed = Problem::new(object, Reason::CertificateOrder, "no certificate was issued: no answer");
     let dirt = conclude(&mut world, order("shop.example"), Vec::new(), vec![failed.clone()]);
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(front_door::owner()))), "{dirt:?}");
-    let serving = vec![Serving { ip: "192.0.2.5".parse().expect("an address"), protocol: L4::Tcp, port: 80 }];
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(front_door::owner()))), "{dirt:?}");
+    let serving =
+        vec![ServingSocket { ip: "192.0.2.5".parse().expect("an address"), protocol: L4::Tcp, port: 80 }];
     let (unit, state) = (door(), UnitState::Done);
     world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
     let Desired::Status(status) = world.desire(&Unit::Status(front_door::owner())) else {
@@ -359,7 +366,10 @@ fn a_certificate_of_a_name_that_cannot_be_proven_any_more_is_shown_on() {
     conclude(&mut before, order("*.shop.example"), vec![issued()], vec![]);
     assert!(shown(&before) && !is_told(&before));
     let dirt = before.apply(Change::Config(Arc::new(narrowed())));
-    assert!(dirt.contains(&Dirt::Unit(order("*.shop.example"))), "its driver has to hear of it: {dirt:?}");
+    assert!(
+        dirt.contains(&WorkItem::Unit(order("*.shop.example"))),
+        "its driver has to hear of it: {dirt:?}"
+    );
     assert!(shown(&before) && is_told(&before), "{:?}", problems(&before));
     let asked = wanted(&before, "*.shop.example").expect("it stays a Unit");
     assert_eq!(asked.challenge, None, "and nothing is ordered");
@@ -410,7 +420,8 @@ fn a_name_that_is_checked_by_tls_opens_its_listener_for_that_and_for_nothing_els
     config.front_door.tls.redirect = true;
     config.front_door.tls.acme.as_mut().expect("set").challenge = Some(ChallengeType::TlsAlpn01);
     let mut world = world(config, [put(&shop), backed(&shop)]);
-    let serving = vec![Serving { ip: "192.0.2.5".parse().expect("an address"), protocol: L4::Tcp, port: 80 }];
+    let serving =
+        vec![ServingSocket { ip: "192.0.2.5".parse().expect("an address"), protocol: L4::Tcp, port: 80 }];
     let (unit, state) = (door(), UnitState::Done);
     world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
     let asked = wanted(&world, "shop.example").expect("wanted");
@@ -438,10 +449,10 @@ fn a_name_that_is_checked_by_tls_opens_its_listener_for_that_and_for_nothing_els
         vec![checked("shop.example", Some(proof.clone()))],
         vec![],
     );
-    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     let tls = secure(&world).expect("it is open");
     assert_eq!(tls.validations, [("shop.example".into(), proof.clone())].into());
-    assert!(!tls.ends_here(), "nobody is served there yet");
+    assert!(!tls.terminates_tls(), "nobody is served there yet");
     let is_redirected =
         |world: &World| rules(world, 80).iter().any(|it| matches!(it.action, Action::Redirect(_)));
     assert!(!is_redirected(&world));
@@ -450,7 +461,7 @@ fn a_name_that_is_checked_by_tls_opens_its_listener_for_that_and_for_nothing_els
     let done = vec![Fact::Secret(Arc::new(issued("shop.example"))), checked("shop.example", None)];
     conclude(&mut world, order("shop.example"), done, vec![]);
     let tls = secure(&world).expect("it is open");
-    assert!(tls.ends_here() && tls.validations.is_empty() && is_redirected(&world));
+    assert!(tls.terminates_tls() && tls.validations.is_empty() && is_redirected(&world));
 
     // It fails, or its name leaves: the listener goes with it.
     let cart = at_hosts("cart", "cart.example");

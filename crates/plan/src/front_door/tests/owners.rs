@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, L4, ListenerId, Reason, Time,
-    config::{FrontDoor, HostOwners, OtherHosts, Secrets},
+    config::{FrontDoor, HostOwners, TlsSecrets, UnlistedHosts},
     fact::{FactRef, HttpRoute, Secret, Service},
     load_balancer::{Action, HostPattern, PathMatch, TlsByName},
 };
@@ -12,16 +12,16 @@ use seaway_model::{
 use super::{routes, scene::*};
 use crate::{World, certificates::tests::tls_secret};
 
-pub(super) fn kept(names: &[(&str, &[&str])], others: OtherHosts) -> Config {
+pub(super) fn kept(names: &[(&str, &[&str])], others: UnlistedHosts) -> Config {
     let names = names.iter().map(|(host, its)| (pattern(host), its.iter().map(|it| (*it).into()).collect()));
     let owners = HostOwners { names: names.collect(), others };
     let mut config = with(FrontDoor { owners, ..FrontDoor::default() });
-    config.front_door.tls.secrets = Secrets::Named;
+    config.front_door.tls.secrets = TlsSecrets::Named;
     config
 }
 
 pub(super) fn first() -> Config {
-    kept(&[], OtherHosts::First)
+    kept(&[], UnlistedHosts::First)
 }
 
 pub(super) fn pattern(text: &str) -> HostPattern {
@@ -176,7 +176,7 @@ fn the_namespace_that_claims_a_path_first_keeps_all_that_is_below_it() {
         assert_eq!(everywhere(&world), ["shop"]);
     }
     // A folder is one tenant's, and so is a front door whose names are shared.
-    for config in [kept(&[], OtherHosts::Shared), Config::default()] {
+    for config in [kept(&[], UnlistedHosts::Shared), Config::default()] {
         let world = world(config, told.clone());
         assert_eq!(everywhere(&world).len(), 4);
     }
@@ -190,18 +190,18 @@ fn owned(all: &[&str]) -> Vec<String> {
 fn what_the_configuration_lists_counts_and_it_may_be_all_there_is() {
     let list: &[(&str, &[&str])] = &[("shop.example", &["shop"]), ("*.shop.example", &["shop", "cart"])];
     for (others, name, host, may) in [
-        (OtherHosts::First, "shop/x", "shop.example", true),
-        (OtherHosts::First, "evil/x", "shop.example", false),
-        (OtherHosts::First, "cart/x", "shop.example", false),
-        (OtherHosts::First, "cart/x", "a.shop.example", true),
-        (OtherHosts::First, "evil/x", "a.b.shop.example", false),
-        (OtherHosts::First, "evil/x", "*.example", true),
-        (OtherHosts::First, "evil/x", "other.example", true),
-        (OtherHosts::Shared, "evil/x", "a.shop.example", false),
-        (OtherHosts::Shared, "evil/x", "other.example", true),
-        (OtherHosts::Refused, "shop/x", "shop.example", true),
-        (OtherHosts::Refused, "evil/x", "other.example", false),
-        (OtherHosts::Refused, "evil/x", "*.example", false),
+        (UnlistedHosts::First, "shop/x", "shop.example", true),
+        (UnlistedHosts::First, "evil/x", "shop.example", false),
+        (UnlistedHosts::First, "cart/x", "shop.example", false),
+        (UnlistedHosts::First, "cart/x", "a.shop.example", true),
+        (UnlistedHosts::First, "evil/x", "a.b.shop.example", false),
+        (UnlistedHosts::First, "evil/x", "*.example", true),
+        (UnlistedHosts::First, "evil/x", "other.example", true),
+        (UnlistedHosts::Shared, "evil/x", "a.shop.example", false),
+        (UnlistedHosts::Shared, "evil/x", "other.example", true),
+        (UnlistedHosts::Refused, "shop/x", "shop.example", true),
+        (UnlistedHosts::Refused, "evil/x", "other.example", false),
+        (UnlistedHosts::Refused, "evil/x", "*.example", false),
     ] {
         let world = world(kept(list, others), [put(&claims(name, 1, host))]);
         let is_led = leads(&world, host).iter().any(|it| it != "-");

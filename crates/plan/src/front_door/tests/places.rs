@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     Change, Config, Desired, Fact, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
-    config::{FrontDoor, Secrets},
+    config::{FrontDoor, TlsSecrets},
     fact::{ServiceKind, ServicePort},
     load_balancer::{BackendProtocol, PoolHttpOptions, Protocol, Timeouts},
 };
@@ -13,7 +13,7 @@ use seaway_testkit::facts::{self, ip};
 use super::{protected::authorities, routes::route_to, scene::*};
 use crate::{
     World,
-    annotations::{CLIENTS, Place, places, rows},
+    annotations::{CLIENTS, OptionScope, places, rows},
     certificates::tests::tls_secret,
     front_door,
 };
@@ -133,14 +133,14 @@ impl At {
     const ALL: [At; 7] = [At::Tcp, At::Http, At::Tls, At::FrontDoor, At::Host, At::Passthrough, At::Route];
 
     /// With what is beside it: the datagrams of a LoadBalancer are passed on, whatever its streams are.
-    fn places(self) -> &'static [Place] {
+    fn places(self) -> &'static [OptionScope] {
         match self {
-            At::Tcp => &[Place::Tcp],
-            At::Http => &[Place::Http, Place::Tcp],
-            At::Tls => &[Place::Tls, Place::Tcp],
-            At::FrontDoor | At::Host => &[Place::FrontDoor],
-            At::Passthrough => &[Place::Passthrough],
-            At::Route => &[Place::Route],
+            At::Tcp => &[OptionScope::Tcp],
+            At::Http => &[OptionScope::Http, OptionScope::Tcp],
+            At::Tls => &[OptionScope::Tls, OptionScope::Tcp],
+            At::FrontDoor | At::Host => &[OptionScope::FrontDoor],
+            At::Passthrough => &[OptionScope::Passthrough],
+            At::Route => &[OptionScope::Route],
         }
     }
 
@@ -175,7 +175,7 @@ impl At {
     /// A World with an object at this place that says this.
     fn world(self, say: &[(&str, &str)]) -> World {
         let mut config = Config::default();
-        config.front_door.tls.secrets = Secrets::Named;
+        config.front_door.tls.secrets = TlsSecrets::Named;
         let internal = FrontDoor { port: 8080, ..FrontDoor::default() };
         config.front_door.entrances.insert("internal".into(), internal);
         config.front_door.tls.certificates = vec![ObjectRef::new(Kind::Secret, "default", "own")];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Fact, Kind,
-    config::{FrontDoor, OtherHosts},
+    config::{FrontDoor, UnlistedHosts},
     fact::{FactRef, NameOwner},
 };
 
@@ -123,7 +123,7 @@ fn in_a_cluster_that_was_set_back_names_belong_to_whom_its_records_say() {
 
 /// Everything is told again, of a cluster as it was before.
 fn set_back(world: &mut World, told: impl IntoIterator<Item = Change>) {
-    let all = [Change::SetBack]
+    let all = [Change::SourceRestored]
         .into_iter()
         .chain(told)
         .chain(told_of_routes())
@@ -202,7 +202,7 @@ fn what_the_configuration_says_comes_before_what_is_recorded() {
     let (shop, evil) = (claims("shop/web", 5, "shop.example"), claims("evil/old", 1, "shop.example"));
     let told = || [put(&shop), put(&evil), recorded("evil", &["shop.example", "a.shop.example"], &[])];
     let list: &[(&str, &[&str])] = &[("shop.example", &["shop"]), ("*.shop.example", &["shop"])];
-    for others in [OtherHosts::First, OtherHosts::Refused, OtherHosts::Shared] {
+    for others in [UnlistedHosts::First, UnlistedHosts::Refused, UnlistedHosts::Shared] {
         let mut world = world(kept(list, others), told());
         assert_eq!(leads(&world, "shop.example"), ["shop", "-"], "{others:?}");
         world.apply(put(&claims("evil/more", 1, "a.shop.example")));
@@ -262,16 +262,16 @@ fn nothing_is_to_be_recorded_before_all_is_known_nor_where_names_have_no_owners(
         None,
         "of routes nothing was told"
     );
-    for others in [OtherHosts::Refused, OtherHosts::Shared] {
+    for others in [UnlistedHosts::Refused, UnlistedHosts::Shared] {
         let world = world(kept(&[], others), [shop()].into_iter().chain(told_of_routes()));
         assert_eq!(first_claims(&world), None, "{others:?}");
     }
-    let opens = seaway_model::config::Opens::Never;
+    let opens = seaway_model::config::OpenPolicy::Never;
     let mut config = first();
     config.front_door = FrontDoor { opens, ..config.front_door };
     let closed = world(config, [shop()].into_iter().chain(told_of_routes()));
     assert_eq!(first_claims(&closed), None, "what is recorded stays while it is closed");
     let list: &[(&str, &[&str])] = &[("shop.example", &["shop"])];
-    let listed = world(kept(list, OtherHosts::First), [shop()].into_iter().chain(told_of_routes()));
+    let listed = world(kept(list, UnlistedHosts::First), [shop()].into_iter().chain(told_of_routes()));
     assert_eq!(first_claims(&listed), Some(Vec::new()), "the configuration says whose it is");
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use seaway_model::{
     Config, Reason, Time,
-    fact::{BackendRef, HttpRoute, RouteRule, Unsupported},
+    fact::{BackendRef, HttpRoute, RouteRule, UnsupportedField},
     load_balancer::{Action, Filter, HeaderChange, HostPattern, Match, PathMatch, Redirect, TextMatch},
 };
 
@@ -151,7 +151,7 @@ fn a_service_that_comes_later_is_led_to_then() {
 fn what_is_not_understood_spoils_its_rule_alone_and_is_told_at_its_field() {
     let web = service("web", &[80]);
     let mut extended = rule("/a", to("web", 80));
-    extended.unsupported = vec![Unsupported {
+    extended.unsupported = vec![UnsupportedField {
         field: "spec.rules[0].filters[0]".into(),
         what: "a filter of type ExtensionRef".into(),
     }];
@@ -192,7 +192,7 @@ fn a_rule_none_of_whose_matches_can_be_read_takes_no_request() {
     let web = service("web", &[80]);
     let mut unread = rule("/a", to("web", 80));
     unread.matches.clear();
-    unread.unsupported = vec![Unsupported {
+    unread.unsupported = vec![UnsupportedField {
         field: "spec.rules[0].matches[0].path.type".into(),
         what: "what this version of Seaway cannot read (...)".into(),
     }];

@@ -1,6 +1,6 @@
 use seaway_model::{
     Config, L4, PoolId, Reason,
-    config::{Admission, Exposed, FrontDoor, Opens, Unmatched},
+    config::{ExposedPort, FrontDoor, FrontDoorServices, OpenPolicy, UnmatchedResponse},
     fact::{ServiceKind, TargetPort},
     load_balancer::{Action, Affinity, BackendProtocol, Bind, CookieMode, Filter, Protocol},
 };
@@ -9,8 +9,8 @@ use seaway_testkit::facts::{self, ip};
 use super::scene::*;
 use crate::certificates::tests::tls_secret;
 
-fn exposed(l4: L4, service: &str, port: u16) -> Exposed {
-    Exposed {
+fn exposed(l4: L4, service: &str, port: u16) -> ExposedPort {
+    ExposedPort {
         key: "tcpServices[0]".into(),
         l4,
         namespace: "default".into(),
@@ -56,7 +56,7 @@ fn of_several_ports_80_has_the_name_alone_and_else_the_first() {
 
 #[test]
 fn what_speaks_something_else_is_not_there() {
-    let with = |exposed: &[Exposed]| Config { exposed: exposed.to_vec(), ..Config::default() };
+    let with = |exposed: &[ExposedPort]| Config { exposed: exposed.to_vec(), ..Config::default() };
     let web = service("web", &[80]);
     let mut udp = web.clone();
     udp.ports[0].protocol = L4::Udp;
@@ -94,7 +94,7 @@ fn the_old_bank_s_example_comes_out_as_it_did() {
 
 #[test]
 fn who_is_let_in_is_asked_of_type_annotations_and_configuration() {
-    let annotated = || with(FrontDoor { services: Admission::Annotated, ..FrontDoor::default() });
+    let annotated = || with(FrontDoor { services: FrontDoorServices::Annotated, ..FrontDoor::default() });
     let of = |kind: ServiceKind, annotations: &[(&str, &str)]| {
         let mut service = saying(service("web", &[80]), annotations);
         service.kind = kind;
@@ -208,12 +208,12 @@ fn prefixes_are_taken_away_unless_the_configuration_or_the_service_says_otherwis
 fn it_opens_as_soon_as_somebody_is_there_unless_told_otherwise() {
     let web = service("web", &[80]);
     let table = [
-        (Opens::Never, false, false),
-        (Opens::Never, true, false),
-        (Opens::WhenNeeded, false, false),
-        (Opens::WhenNeeded, true, true),
-        (Opens::Always, false, true),
-        (Opens::Always, true, true),
+        (OpenPolicy::Never, false, false),
+        (OpenPolicy::Never, true, false),
+        (OpenPolicy::WhenNeeded, false, false),
+        (OpenPolicy::WhenNeeded, true, true),
+        (OpenPolicy::Always, false, true),
+        (OpenPolicy::Always, true, true),
     ];
     for (opens, somebody, open) in table {
         let changes = somebody.then(|| put(&web));
@@ -280,7 +280,7 @@ fn pools_speak_what_their_port_speaks_and_stick_as_they_are_asked_to() {
 fn what_nobody_wants_is_answered_as_the_configuration_says() {
     let web = service("web", &[80]);
     let page = FrontDoor {
-        unmatched: Some(Unmatched { code: 410, page: Some("gone".into()) }),
+        unmatched: Some(UnmatchedResponse { code: 410, page: Some("gone".into()) }),
         ..FrontDoor::default()
     };
     let rules = listener(&world(with(page), [put(&web)])).rules.clone();
@@ -371,7 +371,7 @@ fn what_cannot_be_had_where_listeners_are_shared_is_told_unless_the_service_has_
     for (namespace, name, is_told) in
         [("default", "web", false), ("elsewhere", "web", true), ("default", "other", true)]
     {
-        let its = Exposed { namespace: namespace.into(), ..exposed(L4::Tcp, name, 81) };
+        let its = ExposedPort { namespace: namespace.into(), ..exposed(L4::Tcp, name, 81) };
         let config = Config { exposed: vec![its], ..Config::default() };
         let world = world(config, [put(&web), backed(&web)]);
         let told = problems(&world);

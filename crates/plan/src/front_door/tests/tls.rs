@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Outcome, Problem,
-    Reason, Time,
-    config::{FrontDoorTls, Secrets},
+    Change, Config, Desired, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Outcome, Problem,
+    Reason, Time, WorkItem,
+    config::{FrontDoorTls, TlsSecrets},
     fact::{Secret, Service, ServiceKind},
     load_balancer::{Action, BackendProtocol, Bind, ClientAuth, HostPattern, Protocol, TlsProfile, Trust},
     outcome::UnitState,
@@ -45,7 +45,7 @@ fn the_door_for_tls_is_open_while_there_is_a_certificate() {
     assert_eq!(ports(&load_balancer(&world).expect("open")), [80]);
     let pair = tls_secret("shop-tls", &["shop.example", "*.shop.example"]);
     let dirt = world.apply(told(&pair));
-    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     let balancer = load_balancer(&world).expect("open");
     assert_eq!(ports(&balancer), [80, 443]);
     assert_eq!(at(&balancer, 80).rules, at(&balancer, 443).rules);
@@ -74,8 +74,8 @@ fn a_renewed_certificate_changes_nothing_but_itself() {
     };
     conclude(&mut world, Vec::new());
     let dirt = world.apply(told(&tls_secret("a", &["shop.example"])));
-    let renewed = Dirt::Certificate(door(), first.object.clone());
-    assert!(dirt.contains(&renewed) && !dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    let renewed = WorkItem::Certificate(door(), first.object.clone());
+    assert!(dirt.contains(&renewed) && !dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     let after = load_balancer(&world).expect("open");
     assert!(Arc::ptr_eq(&at(&before, 443), &at(&after, 443)));
     assert!(before.certificates != after.certificates);
@@ -83,7 +83,7 @@ fn a_renewed_certificate_changes_nothing_but_itself() {
     let wrong = Problem::new(first.object.clone(), Reason::BadCertificate, "its key is another's");
     conclude(&mut world, vec![(front_door::owner(), wrong)]);
     let dirt = world.apply(told(&first));
-    assert!(dirt.contains(&Dirt::Unit(door())), "what was told holds no more: {dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "what was told holds no more: {dirt:?}");
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn the_configuration_says_which_certificates_are_shown_and_how() {
         Secret { object: ObjectRef::new(Kind::File, "", "/etc/a.pem"), ..tls_secret("x", &["file.example"]) };
     let (a, b) = (tls_secret("a", &["a.example"]), tls_secret("b", &["b.example"]));
     for (secrets, named, expected) in [
-        (Secrets::All, vec![], vec!["a", "b"]),
-        (Secrets::All, vec![&b, &file], vec!["b", "/etc/a.pem", "a"]),
-        (Secrets::Named, vec![&b], vec!["b"]),
-        (Secrets::Named, vec![], vec![]),
+        (TlsSecrets::All, vec![], vec!["a", "b"]),
+        (TlsSecrets::All, vec![&b, &file], vec!["b", "/etc/a.pem", "a"]),
+        (TlsSecrets::Named, vec![&b], vec!["b"]),
+        (TlsSecrets::Named, vec![], vec![]),
     ] {
         let mut config = Config::default();
         let certificates = named.iter().map(|it| it.object.clone()).collect();
@@ -185,7 +185,7 @@ fn a_guest_may_bring_its_own_certificate_and_hears_what_is_wrong_with_it() {
     let say = [("seaway.dev/host", "shop.example"), ("seaway.dev/tls", "own")];
     let shop = saying(service("shop", &[80]), &say);
     let mut config = Config::default();
-    config.front_door.tls.secrets = Secrets::Named;
+    config.front_door.tls.secrets = TlsSecrets::Named;
     let mut world = world(config, [put(&shop), backed(&shop)]);
     let missing = "Service default/shop: metadata.annotations[seaway.dev/tls]: there is no Secret default/own with a certificate";
     assert_eq!(problems(&world), [missing]);
@@ -363,7 +363,7 @@ fn members_whose_authorities_are_missing_are_not_believed_until_they_come() {
     let mut ca = secret("ca", &[("ca.crt", CA)]);
     ca.kind = "Opaque".into();
     let dirt = world.apply(told(&ca));
-    assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
+    assert!(dirt.iter().any(|it| matches!(it, WorkItem::Pool(..))), "{dirt:?}");
     assert_eq!(trust(&world), Trust::CaBundle(CA.into()));
     assert_eq!(problems(&world), [""; 0]);
 }
@@ -387,7 +387,7 @@ fn tls_of_some_hosts_goes_on_untouched_beside_that_of_others() {
     let tls = at(&balancer, 443).tls.clone().expect("TLS");
     let led: Vec<String> = tls.through.iter().map(|(host, to)| format!("{host} {}", to[0].0)).collect();
     assert_eq!(led, ["raw.example default/raw:443", "*.raw.example default/raw:443"]);
-    assert!(!tls.ends_here());
+    assert!(!tls.terminates_tls());
     let pool = balancer.pools.values().next().expect("a pool");
     assert_eq!((pool.protocol, pool.members.len()), (BackendProtocol::Opaque, 1));
     assert_eq!(
@@ -399,7 +399,7 @@ fn tls_of_some_hosts_goes_on_untouched_beside_that_of_others() {
     world.apply(told(&tls_secret("own", &["own.example"])));
     assert!(problems(&world)[0].contains("raw.example/ leads to Service default/raw already"));
     let tls = at(&load_balancer(&world).expect("open"), 443).tls.clone().expect("TLS");
-    assert!(tls.ends_here() && tls.through.len() == 2);
+    assert!(tls.terminates_tls() && tls.through.len() == 2);
     world.apply(gone(&raw));
     assert_eq!(problems(&world).len(), 1, "who has it now has nobody ready: {:?}", problems(&world));
     let tls = at(&load_balancer(&world).expect("open"), 443).tls.clone().expect("TLS");

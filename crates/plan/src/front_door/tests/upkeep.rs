@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Dirt, Fact, Outcome, Owner, Reason, Unit,
-    config::{FrontDoor, Opens},
-    fact::{NameAnswer, ServiceKind},
-    outcome::{Serving, UnitState},
+    Change, Config, Fact, Outcome, Owner, Reason, Unit, WorkItem,
+    config::{FrontDoor, OpenPolicy},
+    fact::{ResolvedName, ServiceKind},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_testkit::facts::{self, ip};
 
@@ -21,11 +21,12 @@ fn an_endpoint_that_changes_dirties_its_pool_alone() {
         facts::slice("web", ("p80", 80), vec![facts::endpoint("10.0.0.1"), facts::endpoint("10.0.0.2")]);
     slice.object.name = "web-1".into();
     let dirt = world.apply(facts::put_slice(&slice));
-    let (pools, others): (Vec<&Dirt>, Vec<&Dirt>) = dirt.iter().partition(|it| matches!(it, Dirt::Pool(..)));
-    let [Dirt::Pool(unit, id)] = pools[..] else { panic!("{dirt:?}") };
+    let (pools, others): (Vec<&WorkItem>, Vec<&WorkItem>) =
+        dirt.iter().partition(|it| matches!(it, WorkItem::Pool(..)));
+    let [WorkItem::Pool(unit, id)] = pools[..] else { panic!("{dirt:?}") };
     assert_eq!((unit, id.to_string()), (&door(), "default/web:80".to_owned()));
     assert_eq!(world.member_pool(unit, id).expect("it is there").members.len(), 2);
-    assert!(others.iter().all(|it| matches!(it, Dirt::Unit(Unit::Status(_)))), "{others:?}");
+    assert!(others.iter().all(|it| matches!(it, WorkItem::Unit(Unit::Status(_)))), "{others:?}");
 }
 
 #[test]
@@ -41,11 +42,11 @@ fn the_last_to_go_shuts_the_door_and_the_first_to_come_opens_it() {
     let web = service("web", &[80]);
     let mut world = world(Config::default(), [put(&web), backed(&web)]);
     let dirt = world.apply(gone(&web));
-    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     assert!(load_balancer(&world).is_none());
     assert_eq!(world.status(&front_door::owner()), None);
     let dirt = world.apply(put(&web));
-    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     assert_eq!(listener(&world).rules.len(), 1);
 }
 
@@ -55,10 +56,13 @@ fn a_new_configuration_holds_at_once() {
     let mut world = world(Config::default(), [put(&web), backed(&web)]);
     let moved = FrontDoor { port: 8080, addresses: vec![ip("127.0.0.1")], ..FrontDoor::default() };
     let dirt = world.apply(Change::Config(Arc::new(with(moved))));
-    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(door())), "{dirt:?}");
     assert_eq!(listener(&world).port, 8080);
     assert_eq!(load_balancer(&world).expect("open").binds.len(), 1);
-    world.apply(Change::Config(Arc::new(with(FrontDoor { opens: Opens::Never, ..FrontDoor::default() }))));
+    world.apply(Change::Config(Arc::new(with(FrontDoor {
+        opens: OpenPolicy::Never,
+        ..FrontDoor::default()
+    }))));
     assert!(load_balancer(&world).is_none());
 }
 
@@ -69,9 +73,9 @@ fn a_name_outside_is_resolved_for_it() {
     let mut world = world(Config::default(), [put(&outside)]);
     let asked = Unit::Name("web.example".into());
     assert_eq!(world.desire(&asked), seaway_model::Desired::Name("web.example".into()));
-    let answer = NameAnswer { name: "web.example".into(), addresses: vec![ip("198.51.100.1")] };
+    let answer = ResolvedName { name: "web.example".into(), addresses: vec![ip("198.51.100.1")] };
     let dirt = world.apply(Change::Put(Fact::Name(Arc::new(answer))));
-    assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
+    assert!(dirt.iter().any(|it| matches!(it, WorkItem::Pool(..))), "{dirt:?}");
     assert_eq!(load_balancer(&world).expect("open").pools.values().next().expect("one").members.len(), 1);
     world.apply(gone(&outside));
     assert_eq!(world.desire(&asked), seaway_model::Desired::Absent);
@@ -87,14 +91,14 @@ fn a_port_that_cannot_be_opened_is_told_of_the_door_alone() {
         Change::Outcome(Outcome { unit: door(), state: UnitState::Done, facts: vec![], problems, serving })
     };
     let dirt = world.apply(outcome(vec![(owner.clone(), problem.clone())], vec![]));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner.clone()))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner.clone()))), "{dirt:?}");
     let status = world.status(&owner).expect("it is open");
     assert_eq!((status.ready, status.problems), (false, vec![problem]));
     let of_web: Owner = facts::owner(&web);
     let status = world.status(&of_web).expect("it is there");
     assert_eq!((status.ready, status.problems.len(), status.members), (false, 0, 1));
 
-    let serving = vec![Serving { ip: ip("0.0.0.0"), protocol: seaway_model::L4::Tcp, port: 80 }];
+    let serving = vec![ServingSocket { ip: ip("0.0.0.0"), protocol: seaway_model::L4::Tcp, port: 80 }];
     world.apply(outcome(vec![], serving.clone()));
     assert!(world.status(&owner).expect("open").ready);
     let status = world.status(&of_web).expect("it is there");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_model::{Address, address::PLAN_VERSION, config::PoolRules};
+use seaway_model::{Address, address::PLAN_VERSION, config::AddressPoolRules};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn at(minute: u64) -> Time {
 
 fn cluster(pools: &[AddressPool]) -> Ledger {
     let mut ledger = Ledger::new();
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     ledger.set_time(at(0));
     for pool in pools {
         ledger.put_pool(Arc::new(pool.clone()));
@@ -71,7 +71,7 @@ fn the_last_pool_that_goes_moves_nobody_and_is_named() {
 #[test]
 fn who_sees_no_pool_at_the_start_releases_nothing() {
     let mut ledger = Ledger::new();
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     for (text, name) in [("10.0.0.4", "a"), ("10.0.0.5", "b")] {
         ledger.learn(&held(text, &[name]));
     }
@@ -94,7 +94,7 @@ fn who_sees_no_pool_at_the_start_releases_nothing() {
 fn what_went_from_storage_before_the_start_is_not_given_back() {
     for (goes, expected) in [(false, "10.0.0.4"), (true, "10.0.0.0")] {
         let mut ledger = Ledger::new();
-        ledger.set_rules(PoolRules::CLUSTER);
+        ledger.set_rules(AddressPoolRules::CLUSTER);
         ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
         ledger.learn(&held("10.0.0.4", &["a"]));
         if goes {
@@ -149,7 +149,7 @@ fn the_end_is_written_down_and_the_next_leader_goes_on_with_it() {
 
     let next = |pool: &AddressPool, now: u64| {
         let mut next = Ledger::new();
-        next.set_rules(PoolRules::CLUSTER);
+        next.set_rules(AddressPoolRules::CLUSTER);
         next.set_time(at(now));
         next.put_pool(Arc::new(pool.clone()));
         next.learn(&written(&ledger));
@@ -267,7 +267,7 @@ fn who_takes_over_goes_on_with_what_is_kept() {
 #[test]
 fn until_it_is_known_what_time_it_is_nothing_ends() {
     let mut ledger = Ledger::new();
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
     ledger.settle();
     ledger.ask(claim("a"));
@@ -282,7 +282,7 @@ fn until_it_is_known_what_time_it_is_nothing_ends() {
 #[test]
 fn without_a_grace_period_an_excluded_address_ends_at_once() {
     let mut ledger = cluster(&[pool("p", &["10.0.0.0/24"])]);
-    ledger.set_rules(PoolRules { grace: Duration::ZERO, ..PoolRules::CLUSTER });
+    ledger.set_rules(AddressPoolRules { grace: Duration::ZERO, ..AddressPoolRules::CLUSTER });
     ledger.ask(claim("a"));
     ledger.put_pool(Arc::new(pool("p", &["10.0.0.9/32"])));
     assert_eq!(ledger.has("a"), ["10.0.0.9"]);

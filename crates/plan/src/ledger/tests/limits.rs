@@ -1,6 +1,6 @@
 //! How many addresses one namespace may have.
 
-use seaway_model::config::PoolRules;
+use seaway_model::config::AddressPoolRules;
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn limited(most: u32) -> Ledger {
 }
 
 fn limit(ledger: &mut Ledger, most: u32) {
-    ledger.set_rules(PoolRules { per_namespace: Some(most), ..PoolRules::CLUSTER });
+    ledger.set_rules(AddressPoolRules { per_namespace: Some(most), ..AddressPoolRules::CLUSTER });
 }
 
 fn elsewhere(name: &str) -> Claim {
@@ -87,7 +87,7 @@ fn a_service_that_wants_two_addresses_needs_room_for_both() {
 #[test]
 fn who_came_first_leaves_others_a_part_of_a_pool() {
     let mut ledger = settled(&[pool("p", &["10.0.0.0/28"])]);
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     assert_eq!(ledger.ask(elsewhere("shop")), "10.0.0.0");
     let given = (0..16).filter(|i| ledger.ask(claim(&format!("evil{i:02}"))) != "LimitReached").count();
     assert_eq!(given, 11, "three quarters of the pool are in use then");
@@ -132,10 +132,10 @@ fn who_came_first_leaves_others_a_part_of_a_pool() {
 #[test]
 fn a_namespace_that_is_alone_in_a_pool_may_have_all_of_it() {
     let mut ledger = settled(&[pool("p", &["10.0.0.0/28"])]);
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     let given = (0..17).filter(|i| ledger.ask(claim(&format!("a{i:02}"))).starts_with("10.")).count();
     assert_eq!((given, ledger.told("a16")[0].0), (16, Reason::PoolExhausted));
     // Without a limit for namespaces nobody asked for shares.
-    ledger.set_rules(PoolRules { per_namespace: None, ..PoolRules::CLUSTER });
+    ledger.set_rules(AddressPoolRules { per_namespace: None, ..AddressPoolRules::CLUSTER });
     assert_eq!(ledger.ask(elsewhere("x")), "PoolExhausted");
 }

@@ -1,6 +1,6 @@
 //! In a cluster: whose addresses a pool with `hosts: true` publishes, at which ports, and who keeps them.
 
-use seaway_model::config::PoolRules;
+use seaway_model::config::AddressPoolRules;
 
 use super::*;
 use crate::ledger::HostNode;
@@ -17,7 +17,7 @@ pub(super) fn node(internal: &[&str], external: &[&str]) -> HostNode {
 /// Two workers, and machines with more addresses than the cluster knows.
 pub(super) fn cluster(pools: &[AddressPool]) -> Ledger {
     let mut ledger = Ledger::new();
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     ledger.set_time(Time(0));
     for pool in pools {
         ledger.put_pool(Arc::new(pool.clone()));
@@ -197,7 +197,7 @@ fn a_host_that_is_no_node_and_alone_is_told_how_to_be_published() {
 #[test]
 fn what_a_service_has_of_a_host_that_is_no_node_stays_and_is_told() {
     let mut ledger = Ledger::new();
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     ledger.put_pool(Arc::new(hosts("ours")));
     ledger.put_host(&report("edge", &["192.0.2.7", "172.17.0.1"]));
     ledger.put_host(&report("one", &["192.0.2.1"]));

@@ -1,6 +1,6 @@
 //! In a cluster: who has which port of hosts' own addresses, after a start and as long as a process runs.
 
-use seaway_model::config::PoolRules;
+use seaway_model::config::AddressPoolRules;
 
 use super::{
     node_addresses::{cluster, hosts, node},
@@ -109,7 +109,7 @@ fn ports_of_a_new_host_are_given_first_to_those_who_have_hosts_addresses() {
 #[test]
 fn what_is_written_of_an_address_of_a_pool_counts_more_than_a_status() {
     let mut ledger = Ledger::following();
-    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_rules(AddressPoolRules::CLUSTER);
     ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
     ledger.put_node(&"one".into(), Some(node(&[ONE], &[])));
     let mut leader = settled(&[pool("p", &["10.0.0.0/24"])]);

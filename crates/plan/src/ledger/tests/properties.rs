@@ -105,7 +105,7 @@ struct Told {
 }
 
 impl Told {
-    fn tell(&mut self, event: Event) -> Touched {
+    fn tell(&mut self, event: Event) -> LedgerChange {
         match event {
             Event::Pool(pool) => {
                 self.pools.insert(pool.object.clone(), pool.clone());
@@ -131,14 +131,14 @@ impl Told {
                 self.ledger.release(&owner)
             }
             Event::Released(n) => match self.ledger.releasing() {
-                ips if ips.is_empty() => Touched::default(),
+                ips if ips.is_empty() => LedgerChange::default(),
                 ips => self.ledger.released(ips[n % ips.len()]),
             },
             Event::Written(ip, names) => {
                 let owners: Vec<Owner> = names.iter().map(|it| owner(&format!("s{it}"))).collect();
                 // What was decided here of these owners is ours, and so is what is a host's own.
                 if self.ledger.knows_any(ip, &owners) || self.ledger.is_of_host(ip) {
-                    return Touched::default();
+                    return LedgerChange::default();
                 }
                 let address = seaway_model::Address {
                     ip,

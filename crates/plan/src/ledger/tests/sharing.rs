@@ -1,6 +1,6 @@
 //! One address for several owners.
 
-use seaway_model::config::PoolRules;
+use seaway_model::config::AddressPoolRules;
 
 use super::*;
 
@@ -152,7 +152,7 @@ fn in_a_cluster_who_has_an_address_is_named_within_its_namespace_alone() {
             [(false, "two", true), (true, "two", false), (true, "one", true)]
         {
             let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
-            ledger.set_rules(PoolRules { cluster, ..PoolRules::default() });
+            ledger.set_rules(AddressPoolRules { cluster, ..AddressPoolRules::default() });
             ledger.claim(of("one", "secret", "k", false));
             let mut asks = Claim {
                 requested: vec![ip("10.0.0.0")],

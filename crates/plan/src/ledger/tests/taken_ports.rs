@@ -66,7 +66,7 @@ fn ports_that_the_operator_reserves_are_refused_like_those_that_are_known() {
     ] {
         ledger.ask(asking(id));
         assert!(refused(&ledger).is_empty(), "nobody has said so: {id}");
-        let touched = ledger.set_machine_ports(&ReservedPorts::with(vec![9345..=9345]));
+        let touched = ledger.set_machine_ports(&ReservedPorts::with_additional(vec![9345..=9345]));
         assert_eq!(
             (refused(&ledger).contains(&id), touched.owners.is_empty()),
             (expected, !expected),

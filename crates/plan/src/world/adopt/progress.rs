@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use seaway_model::{
-    Kind, Name, ObjectRef, Owner, Problem, Reason, Unit, config::AdoptMode, fact::Held, outcome::UnitState,
-    unit::Place,
+    Kind, Name, ObjectRef, Owner, Problem, Reason, Unit, config::AdoptMode, fact::FinalizerOwner,
+    outcome::UnitState, unit::Place,
 };
 
 use super::{Beside, Sign};
@@ -207,7 +207,7 @@ impl World {
             let Owner::Object { object, uid } = owner else { return false };
             let by_others = || {
                 let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
-                self.adoption.ours.contains(uid) && self.held(&key) == Held::ByOthers
+                self.adoption.ours.contains(uid) && self.held(&key) == FinalizerOwner::ByOthers
             };
             self.is_in_cloud(owner) && (self.adoption.begun.contains(uid) || by_others())
         })

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Name, OtherSigns, Outcome, Problem, Reason, Time, Unit,
-    config::{Adopt, AdoptMode, Canary, CloudDefaults},
-    fact::{FactRef, Held, OtherWrite, Service, ServiceKind},
+    Change, Config, Desired, Name, OtherControllerSigns, Outcome, Problem, Reason, Time, Unit, WorkItem,
+    config::{AdoptMode, AdoptionConfig, AdoptionSelector, CloudDefaults},
+    fact::{FactRef, FinalizerOwner, OtherControllerWrite, Service, ServiceKind},
     outcome::UnitState,
 };
 use seaway_plan::{NotAdopted, Roles, World};
@@ -28,7 +28,7 @@ fn named(name: &str) -> Service {
 
 /// Another controller made its load balancer.
 fn theirs(name: &str) -> Service {
-    Service { held: Held::ByOthers, published: vec![ip("203.0.113.7")], ..named(name) }
+    Service { held: FinalizerOwner::ByOthers, published: vec![ip("203.0.113.7")], ..named(name) }
 }
 
 fn asking(service: Service, value: &str) -> Service {
@@ -38,20 +38,20 @@ fn asking(service: Service, value: &str) -> Service {
 }
 
 fn wrote(service: Service, at: u64) -> Service {
-    Service { other_write: Some(OtherWrite { by: OCCM.into(), at: Time(at) }), ..service }
+    Service { other_write: Some(OtherControllerWrite { by: OCCM.into(), at: Time(at) }), ..service }
 }
 
-fn config(adopt: Adopt) -> Arc<Config> {
+fn config(adopt: AdoptionConfig) -> Arc<Config> {
     let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
     Arc::new(Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), adopt, ..Config::default() })
 }
 
-fn observe() -> Adopt {
-    Adopt { mode: AdoptMode::Observe, ..Adopt::default() }
+fn observe() -> AdoptionConfig {
+    AdoptionConfig { mode: AdoptMode::Observe, ..AdoptionConfig::default() }
 }
 
 /// As a controller that leads and has not listed the cloud yet.
-fn unlisted(adopt: Adopt, services: &[&Service]) -> World {
+fn unlisted(adopt: AdoptionConfig, services: &[&Service]) -> World {
     let mut world = World::new(Roles { allocate: true, host: None }, vec![Arc::new(InCloud)], config(adopt));
     world.apply(Change::Time(Time(NOW)));
     let pods = put_slice(&slice("shop", ("", 80), vec![endpoint("10.1.0.9")]));
@@ -63,9 +63,9 @@ fn unlisted(adopt: Adopt, services: &[&Service]) -> World {
 }
 
 /// `ours`: what the cloud has with our tags.
-fn world(adopt: Adopt, services: &[&Service], ours: &[&Service]) -> World {
+fn world(adopt: AdoptionConfig, services: &[&Service], ours: &[&Service]) -> World {
     let mut world = unlisted(adopt, services);
-    world.apply(Change::Surveyed(ours.iter().map(|it| unit(&owner(it))).collect()));
+    world.apply(Change::CloudInventory(ours.iter().map(|it| unit(&owner(it))).collect()));
     world
 }
 
@@ -84,7 +84,7 @@ fn assert_left(world: &World, service: &Service) {
     let of = owner(service);
     let it = world.desire(&unit(&of));
     assert!(it == Desired::Released || it.is_preview(), "{it:?}");
-    assert_eq!(world.desire(&Unit::Hold(of.clone())), Desired::Released);
+    assert_eq!(world.desire(&Unit::Finalizer(of.clone())), Desired::Released);
     assert_eq!(world.desire(&Unit::Status(of)), Desired::Released);
 }
 
@@ -104,7 +104,7 @@ fn came(world: &mut World, service: &Service, state: UnitState, reason: Option<R
 #[test]
 fn by_default_no_service_waits() {
     let (shop, new) = (theirs("shop"), named("new"));
-    let world = unlisted(Adopt::default(), &[&shop, &new]);
+    let world = unlisted(AdoptionConfig::default(), &[&shop, &new]);
     assert!(is_served(&world, &shop) && is_served(&world, &new));
     assert_eq!(world.adoption(), None);
     assert!(!world.has_next_adoption());
@@ -128,7 +128,7 @@ fn observing_leaves_a_service_alone_in_all_that_may_become_of_it() {
     ] {
         world.apply(put(&end));
         assert_eq!(world.desire(&unit(&owner(&end))), Desired::Released, "{end:?}");
-        assert_eq!(world.desire(&Unit::Hold(owner(&end))), Desired::Released);
+        assert_eq!(world.desire(&Unit::Finalizer(owner(&end))), Desired::Released);
         assert_eq!(world.desire(&group()), Desired::Released);
         world.apply(put(&shop));
         assert_left(&world, &shop);
@@ -144,29 +144,29 @@ fn observing_leaves_a_service_alone_in_all_that_may_become_of_it() {
 #[test]
 fn what_is_ours_is_served_whatever_is_configured() {
     let (adopted, made, other) =
-        (theirs("adopted"), Service { held: Held::ByUs, ..named("made") }, theirs("other"));
+        (theirs("adopted"), Service { held: FinalizerOwner::ByUs, ..named("made") }, theirs("other"));
     let mut world = unlisted(observe(), &[&adopted, &made, &other]);
     assert_eq!(why(&world, &adopted), Some(NotAdopted::Unlisted));
     assert!(!is_preview(&world, &adopted), "the list tells it, and costs less than a look");
     assert_eq!(world.desire(&group()), Desired::Released, "who needs its rules is not known yet");
     assert!(is_served(&world, &made), "our finalizer is enough");
-    let dirt = world.apply(Change::Surveyed(vec![unit(&owner(&adopted))]));
+    let dirt = world.apply(Change::CloudInventory(vec![unit(&owner(&adopted))]));
     for unit in [unit(&owner(&adopted)), Unit::Status(owner(&adopted)), group()] {
-        assert!(dirt.contains(&Dirt::Unit(unit.clone())), "{unit}: {dirt:?}");
+        assert!(dirt.contains(&WorkItem::Unit(unit.clone())), "{unit}: {dirt:?}");
     }
     assert!(is_served(&world, &adopted) && is_served(&world, &made));
     assert_left(&world, &other);
-    let Desired::Group(opened) = world.desire(&group()) else { panic!("two of ours need it") };
+    let Desired::SecurityGroup(opened) = world.desire(&group()) else { panic!("two of ours need it") };
     assert!(!opened.openings[&owner(&adopted)].frozen && !opened.openings[&owner(&made)].frozen);
     assert!(opened.openings[&owner(&other)].frozen, "nothing is opened for it, and nothing closed");
     // A list may lack what a look finds.
-    let dirt = world.apply(Change::Ours(unit(&owner(&other))));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&other)))) && is_served(&world, &other));
+    let dirt = world.apply(Change::AdoptedBefore(unit(&owner(&other))));
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&other)))) && is_served(&world, &other));
 }
 
 #[test]
 fn only_who_asks_is_adopted_and_only_who_is_chosen() {
-    let ask = Adopt { mode: AdoptMode::Ask, ..Adopt::default() };
+    let ask = AdoptionConfig { mode: AdoptMode::Ask, ..AdoptionConfig::default() };
     let (shop, bank) = (theirs("shop"), theirs("bank"));
     let mut asks = world(ask.clone(), &[&shop, &bank], &[]);
     for value in ["false", "perhaps", ""] {
@@ -182,13 +182,13 @@ fn only_who_asks_is_adopted_and_only_who_is_chosen() {
     assert!(is_served(&asks, &shop), "what was adopted stays adopted");
 
     for only in [
-        Canary { names: vec![("default".into(), "shop".into())], ..Canary::default() },
-        Canary { labels: [("canary".into(), "yes".into())].into(), ..Canary::default() },
+        AdoptionSelector { names: vec![("default".into(), "shop".into())], ..AdoptionSelector::default() },
+        AdoptionSelector { labels: [("canary".into(), "yes".into())].into(), ..AdoptionSelector::default() },
     ] {
         let mut labelled = shop.clone();
         labelled.meta.labels.insert("canary".into(), "yes".into());
         for mode in [AdoptMode::All, AdoptMode::Ask, AdoptMode::Observe] {
-            let adopt = Adopt { mode, only: only.clone(), ..Adopt::default() };
+            let adopt = AdoptionConfig { mode, only: only.clone(), ..AdoptionConfig::default() };
             let mut world = world(adopt, &[&labelled, &bank, &named("new")], &[]);
             world.adopt(usize::MAX);
             assert_eq!(is_served(&world, &labelled), mode == AdoptMode::All, "{mode:?}");
@@ -198,20 +198,20 @@ fn only_who_asks_is_adopted_and_only_who_is_chosen() {
             assert!(world.problems().is_empty(), "{:?}", world.problems());
         }
     }
-    let elsewhere = Canary { namespaces: vec!["elsewhere".into()], ..Canary::default() };
-    let none = world(Adopt { only: elsewhere, ..Adopt::default() }, &[&shop], &[]);
+    let elsewhere = AdoptionSelector { namespaces: vec!["elsewhere".into()], ..AdoptionSelector::default() };
+    let none = world(AdoptionConfig { only: elsewhere, ..AdoptionConfig::default() }, &[&shop], &[]);
     assert_left(&none, &shop);
 }
 
 #[test]
 fn a_new_configuration_takes_nothing_from_those_that_are_served() {
     let (shop, late) = (theirs("shop"), theirs("late"));
-    let mut world = world(Adopt::default(), &[&shop], &[]);
+    let mut world = world(AdoptionConfig::default(), &[&shop], &[]);
     world.apply(Change::Config(config(observe())));
     assert!(is_served(&world, &shop), "its adoption had begun");
     world.apply(put(&late));
     assert_left(&world, &late);
-    world.apply(Change::Config(config(Adopt::default())));
+    world.apply(Change::Config(config(AdoptionConfig::default())));
     assert!(is_served(&world, &late));
     assert_eq!(world.adoption(), None);
 }
@@ -219,7 +219,7 @@ fn a_new_configuration_takes_nothing_from_those_that_are_served() {
 #[test]
 fn a_configuration_that_brings_services_and_observes_them_adopts_none() {
     let shop = theirs("shop");
-    let none = Config { clouds: Default::default(), ..Config::clone(&config(Adopt::default())) };
+    let none = Config { clouds: Default::default(), ..Config::clone(&config(AdoptionConfig::default())) };
     let mut world = World::new(
         Roles { allocate: true, host: None },
         vec![Arc::new(InCloud)],
@@ -228,7 +228,7 @@ fn a_configuration_that_brings_services_and_observes_them_adopts_none() {
     for change in [Change::Time(Time(NOW)), put(&shop)].into_iter().chain(synced()) {
         world.apply(change);
     }
-    world.apply(Change::Surveyed(Vec::new()));
+    world.apply(Change::CloudInventory(Vec::new()));
     world.apply(Change::Config(config(observe())));
     assert_left(&world, &shop);
     assert_eq!(why(&world, &shop), Some(NotAdopted::Observed));
@@ -237,14 +237,15 @@ fn a_configuration_that_brings_services_and_observes_them_adopts_none() {
 #[test]
 fn who_leads_next_adopts_nothing_before_it_has_listed_what_is_ours() {
     let (shop, bank) = (theirs("shop"), theirs("bank"));
-    let mut world = world(Adopt { per_minute: Some(1), ..Adopt::default() }, &[&shop, &bank], &[]);
+    let mut world =
+        world(AdoptionConfig { per_minute: Some(1), ..AdoptionConfig::default() }, &[&shop, &bank], &[]);
     world.apply(Change::Leads(false));
     assert!(!world.has_next_adoption());
     world.apply(Change::Leads(true));
     assert_eq!(why(&world, &shop), Some(NotAdopted::Unlisted));
     assert_eq!(world.adopt(usize::MAX).0, 0);
     // The leader before had adopted one of them.
-    world.apply(Change::Surveyed(vec![unit(&owner(&shop))]));
+    world.apply(Change::CloudInventory(vec![unit(&owner(&shop))]));
     assert!(is_served(&world, &shop));
     assert_eq!(why(&world, &bank), Some(NotAdopted::Next));
 }
@@ -253,7 +254,7 @@ fn who_leads_next_adopts_nothing_before_it_has_listed_what_is_ours() {
 fn beside_a_controller_that_wrote_lately_nothing_is_adopted_or_made() {
     let served = theirs("served");
     let (shop, new) = (wrote(theirs("shop"), NOW - MINUTE), named("new"));
-    let mut world = world(Adopt::default(), &[&served, &shop, &new], &[&served]);
+    let mut world = world(AdoptionConfig::default(), &[&served, &shop, &new], &[&served]);
     world.adopt(usize::MAX);
     assert!(is_served(&world, &served), "what is ours is served on");
     for service in [&shop, &new] {
@@ -271,7 +272,7 @@ fn beside_a_controller_that_wrote_lately_nothing_is_adopted_or_made() {
     world.apply(Change::Time(Time(NOW + 14 * MINUTE)));
     assert_left(&world, &shop);
     let dirt = world.apply(Change::Time(Time(NOW + 16 * MINUTE)));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop)))), "{dirt:?}");
     assert!(is_served(&world, &shop) && is_served(&world, &new), "it has ended");
     assert!(world.problems().is_empty(), "{:?}", world.problems());
 }
@@ -280,8 +281,8 @@ fn beside_a_controller_that_wrote_lately_nothing_is_adopted_or_made() {
 fn signs(leads_since: Option<i64>, event: Option<i64>) -> Change {
     let at =
         |minutes: i64| Time(NOW.saturating_add_signed(minutes * i64::try_from(MINUTE).expect("it is small")));
-    let event = event.map(|it| OtherWrite { by: "service-controller".into(), at: at(it) });
-    Change::OtherSigns(Some(OtherSigns { leads_since: leads_since.map(at), event }))
+    let event = event.map(|it| OtherControllerWrite { by: "service-controller".into(), at: at(it) });
+    Change::OtherSigns(Some(OtherControllerSigns { leads_since: leads_since.map(at), event }))
 }
 
 #[test]
@@ -303,7 +304,7 @@ fn a_controller_is_noticed_by_its_lease_and_events_though_it_wrote_nothing_for_l
         let mut world = World::new(
             Roles { allocate: true, host: None },
             vec![Arc::new(InCloud)],
-            config(Adopt::default()),
+            config(AdoptionConfig::default()),
         );
         world.apply(Change::Time(Time(NOW)));
         world.apply(Change::OtherSigns(None));
@@ -311,7 +312,7 @@ fn a_controller_is_noticed_by_its_lease_and_events_though_it_wrote_nothing_for_l
             world.apply(change);
         }
         world.apply(signs(leads_since, event));
-        world.apply(Change::Surveyed(Vec::new()));
+        world.apply(Change::CloudInventory(Vec::new()));
         assert_eq!(is_served(&world, &shop), !is_noticed, "{case}");
         assert_eq!(
             world.problems().iter().any(|it| it.reason == Reason::OtherController),
@@ -329,8 +330,8 @@ fn a_controller_is_noticed_by_its_lease_and_events_though_it_wrote_nothing_for_l
 #[test]
 fn a_service_that_is_seen_late_tells_at_once_that_the_process_that_leads_wrote_it() {
     let (shop, late) = (named("shop"), wrote(theirs("late"), NOW - 50 * MINUTE));
-    let mut world = unlisted(Adopt::default(), &[]);
-    world.apply(Change::Surveyed(Vec::new()));
+    let mut world = unlisted(AdoptionConfig::default(), &[]);
+    world.apply(Change::CloudInventory(Vec::new()));
     world.apply(signs(Some(-60), None));
     world.apply(put(&late));
     world.apply(put(&shop));
@@ -342,8 +343,9 @@ fn a_service_that_is_seen_late_tells_at_once_that_the_process_that_leads_wrote_i
 
 #[test]
 fn nothing_is_adopted_or_made_before_it_is_known_whether_another_runs() {
-    let (served, shop, new) = (Service { held: Held::ByUs, ..named("served") }, theirs("shop"), named("new"));
-    let begin = |adopt: Adopt| {
+    let (served, shop, new) =
+        (Service { held: FinalizerOwner::ByUs, ..named("served") }, theirs("shop"), named("new"));
+    let begin = |adopt: AdoptionConfig| {
         let mut world =
             World::new(Roles { allocate: true, host: None }, vec![Arc::new(InCloud)], config(adopt));
         world.apply(Change::Time(Time(NOW)));
@@ -353,33 +355,33 @@ fn nothing_is_adopted_or_made_before_it_is_known_whether_another_runs() {
         {
             world.apply(change);
         }
-        world.apply(Change::Surveyed(Vec::new()));
+        world.apply(Change::CloudInventory(Vec::new()));
         world
     };
-    let mut world = begin(Adopt::default());
+    let mut world = begin(AdoptionConfig::default());
     assert!(is_served(&world, &served), "what is ours is served");
     for service in [&shop, &new] {
         assert_left(&world, service);
         assert_eq!(why(&world, service), Some(NotAdopted::Unlisted));
     }
     assert!(world.problems().is_empty(), "{:?}", world.problems());
-    let dirt = world.apply(Change::OtherSigns(Some(OtherSigns::default())));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    let dirt = world.apply(Change::OtherSigns(Some(OtherControllerSigns::default())));
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop)))), "{dirt:?}");
     assert!(is_served(&world, &shop) && is_served(&world, &new));
-    let beside = begin(Adopt { beside_occm: true, ..Adopt::default() });
+    let beside = begin(AdoptionConfig { beside_occm: true, ..AdoptionConfig::default() });
     assert!(is_served(&beside, &shop), "an operator wants both");
 }
 
 #[test]
 fn a_controller_that_begins_to_write_stops_what_has_not_begun() {
     let (shop, late) = (theirs("shop"), named("late"));
-    let mut world = world(Adopt::default(), &[&shop], &[]);
+    let mut world = world(AdoptionConfig::default(), &[&shop], &[]);
     assert!(is_served(&world, &shop));
     world.apply(put(&wrote(late.clone(), NOW)));
     assert!(is_served(&world, &shop), "it is ours");
     assert_left(&world, &late);
     // An operator may want both.
-    world.apply(Change::Config(config(Adopt { beside_occm: true, ..Adopt::default() })));
+    world.apply(Change::Config(config(AdoptionConfig { beside_occm: true, ..AdoptionConfig::default() })));
     assert!(is_served(&world, &late));
     assert!(world.problems().is_empty(), "{:?}", world.problems());
 }
@@ -387,11 +389,11 @@ fn a_controller_that_begins_to_write_stops_what_has_not_begun() {
 #[test]
 fn what_a_controller_wrote_long_ago_says_nothing() {
     let shop = wrote(theirs("shop"), NOW - 11 * MINUTE);
-    let old = world(Adopt::default(), &[&shop], &[]);
+    let old = world(AdoptionConfig::default(), &[&shop], &[]);
     assert!(is_served(&old, &shop) && old.adoption().is_none());
     // A clock that is ahead of ours.
     let ahead = wrote(theirs("shop"), NOW + 600 * MINUTE);
-    let mut ahead_of_us = world(Adopt::default(), &[&ahead], &[]);
+    let mut ahead_of_us = world(AdoptionConfig::default(), &[&ahead], &[]);
     assert_left(&ahead_of_us, &ahead);
     ahead_of_us.apply(Change::Time(Time(NOW + 11 * MINUTE)));
     assert!(is_served(&ahead_of_us, &ahead));
@@ -405,13 +407,13 @@ fn adoptions_begin_with_the_oldest_and_new_services_do_not_wait() {
     }
     let new = named("new");
     let all: Vec<&Service> = services.iter().chain([&new]).collect();
-    let mut world = world(Adopt { per_minute: Some(2), ..Adopt::default() }, &all, &[]);
+    let mut world = world(AdoptionConfig { per_minute: Some(2), ..AdoptionConfig::default() }, &all, &[]);
     assert!(world.has_next_adoption() && !is_served(&world, &new), "the engine begins them");
     assert_eq!(world.adopt(0).0, 0);
     assert!(is_served(&world, &new), "nobody else made anything for it");
     let (begun, dirt) = world.adopt(2);
     assert_eq!(begun, 2);
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&services[4])))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&services[4])))), "{dirt:?}");
     let served = |world: &World| -> Vec<bool> { services.iter().map(|it| is_served(world, it)).collect() };
     assert_eq!(served(&world), [false, false, false, true, true]);
     let adoption = world.adoption().expect("some wait");
@@ -426,7 +428,7 @@ fn adoptions_begin_with_the_oldest_and_new_services_do_not_wait() {
 fn adoption_stops_before_more_services_can_have_problems_than_allowed() {
     let services: Vec<Service> = (0..6).map(|it| theirs(&format!("s{it}"))).collect();
     let all: Vec<&Service> = services.iter().collect();
-    let mut world = world(Adopt { stop_after: Some(2), ..Adopt::default() }, &all, &[]);
+    let mut world = world(AdoptionConfig { stop_after: Some(2), ..AdoptionConfig::default() }, &all, &[]);
     let well = || UnitState::Pending(std::time::Duration::from_secs(300));
     assert_eq!(world.adopt(9).0, 2, "what becomes of them is not known yet");
     assert_eq!(world.adopt(9).0, 0);
@@ -442,7 +444,11 @@ fn adoption_stops_before_more_services_can_have_problems_than_allowed() {
     assert!(!world.adoption().expect("some wait").stopped);
     assert_eq!(world.adopt(9).0, 1);
     // After a restart those that are ours count again.
-    let mut again = self::world(Adopt { stop_after: Some(1), ..Adopt::default() }, &all, &[&services[0]]);
+    let mut again = self::world(
+        AdoptionConfig { stop_after: Some(1), ..AdoptionConfig::default() },
+        &all,
+        &[&services[0]],
+    );
     came(&mut again, &services[0], UnitState::UserMustFix, Some(Reason::OtherController));
     assert_eq!(again.adopt(9).0, 0);
 }
@@ -450,13 +456,13 @@ fn adoption_stops_before_more_services_can_have_problems_than_allowed() {
 #[test]
 fn what_waits_for_its_turn_and_is_deleted_goes_at_once() {
     let shop = theirs("shop");
-    let mut world = world(Adopt { per_minute: Some(1), ..Adopt::default() }, &[&shop], &[]);
+    let mut world = world(AdoptionConfig { per_minute: Some(1), ..AdoptionConfig::default() }, &[&shop], &[]);
     assert_left(&world, &shop);
     let end = Service { leaving: true, ..shop.clone() };
     let dirt = world.apply(put(&end));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop)))), "{dirt:?}");
     assert!(matches!(world.desire(&unit(&owner(&shop))), Desired::Removed(_)), "nothing of it is leaked");
-    assert_eq!(world.desire(&Unit::Hold(owner(&shop))), Desired::Held);
+    assert_eq!(world.desire(&Unit::Finalizer(owner(&shop))), Desired::Finalizer);
 }
 
 #[test]

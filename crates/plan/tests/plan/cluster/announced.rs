@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Announce, Change, Fact, IpRange, Kind, ObjectRef, Unit,
+    AnnounceMode, Change, Fact, IpRange, Kind, ObjectRef, Unit,
     announced::{AnnouncedReason, ConditionStatus},
     fact::{AddressPool, FactRef, HostReport, TargetPort},
 };
@@ -55,12 +55,12 @@ fn what_a_host_serves_is_not_announced_before_somebody_says_so() {
     assert_eq!(of_pool(&world), AnnouncedReason::NotAnnounced);
 
     // A router has a route: the Service is told, though it has the same address as before.
-    let dirt = world.apply(other_pool(|it| it.announce = Some(Announce::Static)));
+    let dirt = world.apply(other_pool(|it| it.announce = Some(AnnounceMode::Static)));
     let told = Unit::Status(owner(&shop()));
     assert!(dirt.iter().any(|it| *it.unit() == told), "{dirt:?}");
     assert_eq!(is(&world), (ConditionStatus::True, AnnouncedReason::StaticRoute));
     assert_eq!(of_pool(&world), AnnouncedReason::StaticRoute);
-    let dirt = world.apply(other_pool(|it| it.announce = Some(Announce::Static)));
+    let dirt = world.apply(other_pool(|it| it.announce = Some(AnnounceMode::Static)));
     assert!(dirt.is_empty(), "nothing is another: {dirt:?}");
 }
 
@@ -95,7 +95,7 @@ fn of_two_addresses_the_one_that_is_not_announced_counts() {
     let range = |it: &str| IpRange::new(ip(it), ip(it)).expect("a range");
     let mut both = service("shop", &[("", 8080, TargetPort::Number(80))]);
     both.families.policy = seaway_model::fact::FamilyPolicy::Require;
-    let four = other_pool(|it| it.announce = Some(Announce::Static));
+    let four = other_pool(|it| it.announce = Some(AnnounceMode::Static));
     let six = other_pool(|it| {
         it.object = ObjectRef::new(Kind::AddressPool, "", "six");
         it.ranges = vec![range("2001:db8::7")];

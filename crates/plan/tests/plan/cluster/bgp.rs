@@ -5,15 +5,15 @@ mod told;
 use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
-    AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome,
-    Reason, Time,
-    bgp::{Bfd, BgpReport, Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs, Session},
+    AddressState, AnnounceMode, Change, Config, Desired, Fact, Kind, ListenerId, Name, ObjectRef, Outcome,
+    Reason, Time, WorkItem,
+    bgp::{Bfd, BgpReport, NextHops, PeerAddress, PeerDistance, PeerFamilies, RemoteAs, Session},
     fact::{
-        AddressPool, AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, BgpPeer,
-        CommunityValue, CommunityWord, FactRef, HostReport, L2Advertisement, Node, Secret, Selector, Service,
-        TargetPort, Term,
+        AddressPool, AdvertisementScope, AnnouncementObject, AnnouncementSpec, BgpAdvertisement, BgpPeer,
+        CommunityRef, CommunityValue, FactRef, HostReport, L2Advertisement, LabelRequirement, Node, Secret,
+        Selector, Service, TargetPort,
     },
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{HOST, ip, owner, pool, put, put_slice, service, shop, slice, synced};
@@ -23,15 +23,15 @@ use super::scene::{PUBLIC, heard, node, on_host, on_host_of, unit, written};
 
 const AT: &str = "192.0.2.17";
 
-fn pool_that_says(announce: Option<Announce>) -> Change {
+fn pool_that_says(announce: Option<AnnounceMode>) -> Change {
     let Change::Put(Fact::AddressPool(it)) = pool(PUBLIC) else { panic!("it is a pool") };
     let labels = [("tier".into(), "wan".into())].into();
     Change::Put(Fact::AddressPool(Arc::new(AddressPool { announce, labels, ..AddressPool::clone(&it) })))
 }
 
-fn object(kind: Kind, name: &str, says: Announcing) -> Change {
+fn object(kind: Kind, name: &str, says: AnnouncementSpec) -> Change {
     let object = ObjectRef::new(kind, "", name);
-    Change::Put(Fact::Announcing(Arc::new(AnnouncingObject { object, created: None, says })))
+    Change::Put(Fact::Announcing(Arc::new(AnnouncementObject { object, created: None, says })))
 }
 
 fn gone(kind: Kind, name: &str) -> Change {
@@ -48,7 +48,7 @@ fn router(at: &str) -> BgpPeer {
         keepalive: None,
         connect_retry: Duration::from_secs(10),
         password: None,
-        hops: Hops::Direct,
+        hops: PeerDistance::Direct,
         graceful_restart: None,
         bfd: None,
         next_hops: NextHops::default(),
@@ -58,11 +58,11 @@ fn router(at: &str) -> BgpPeer {
 }
 
 fn peer(name: &str, it: BgpPeer) -> Change {
-    object(Kind::BGPPeer, name, Announcing::BgpPeer(it))
+    object(Kind::BGPPeer, name, AnnouncementSpec::BgpPeer(it))
 }
 
 fn advertisement(name: &str, it: BgpAdvertisement) -> Change {
-    object(Kind::BGPAdvertisement, name, Announcing::BgpAdvertisement(it))
+    object(Kind::BGPAdvertisement, name, AnnouncementSpec::BgpAdvertisement(it))
 }
 
 fn of_pool() -> AdvertisementScope {
@@ -70,7 +70,7 @@ fn of_pool() -> AdvertisementScope {
 }
 
 fn labelled(key: &str, value: &str) -> Vec<Selector> {
-    vec![Selector(vec![Term::Is(key.into(), value.into())])]
+    vec![Selector(vec![LabelRequirement::Is(key.into(), value.into())])]
 }
 
 /// This host, with addresses on it.
@@ -91,11 +91,11 @@ fn with_routes(report: HostReport, at: &str, peer: &str) -> HostReport {
     HostReport { bgp, ..report }
 }
 
-fn serving(announce: Option<Announce>, service: &Service, more: Vec<Change>) -> World {
+fn serving(announce: Option<AnnounceMode>, service: &Service, more: Vec<Change>) -> World {
     serving_as(Config::default(), announce, service, more)
 }
 
-fn serving_as(config: Config, announce: Option<Announce>, service: &Service, more: Vec<Change>) -> World {
+fn serving_as(config: Config, announce: Option<AnnounceMode>, service: &Service, more: Vec<Change>) -> World {
     let told = vec![
         pool_that_says(announce),
         put(service),
@@ -111,7 +111,7 @@ fn serving_as(config: Config, announce: Option<Announce>, service: &Service, mor
 fn open(world: &mut World, service: &Service, at: &str) {
     let unit = unit(&owner(service));
     let Desired::LoadBalancer(it) = world.desire(&unit) else { panic!("it is planned") };
-    let at = |id: &ListenerId| Serving { ip: ip(at), protocol: id.l4, port: id.port };
+    let at = |id: &ListenerId| ServingSocket { ip: ip(at), protocol: id.l4, port: id.port };
     let serving = it.listeners.keys().map(at).collect();
     let (facts, problems) = (Vec::new(), Vec::new());
     world.apply(Change::Outcome(Outcome { unit, state: UnitState::Done, facts, problems, serving }));
@@ -145,7 +145,7 @@ fn offered(world: &World) -> Vec<String> {
 #[test]
 fn nothing_is_announced_that_no_pool_and_no_advertisement_asks_for() {
     let mut world = serving(None, &shop(), vec![peer("tor", router("10.0.0.1"))]);
-    for announce in [None, Some(Announce::Static), Some(Announce::None), Some(Announce::Layer2)] {
+    for announce in [None, Some(AnnounceMode::Static), Some(AnnounceMode::None), Some(AnnounceMode::Layer2)] {
         world.apply(pool_that_says(announce));
         assert_eq!(routes(&world), ["tor:"], "{announce:?}");
         // One that names no pool is about those that ask for BGP.
@@ -153,7 +153,7 @@ fn nothing_is_announced_that_no_pool_and_no_advertisement_asks_for() {
         assert_eq!(routes(&world), ["tor:"], "{announce:?}");
         world.apply(gone(Kind::BGPAdvertisement, "all"));
     }
-    world.apply(pool_that_says(Some(Announce::Bgp)));
+    world.apply(pool_that_says(Some(AnnounceMode::Bgp)));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
     world.apply(gone(Kind::BGPPeer, "tor"));
     assert_eq!(routes(&world), Vec::<String>::new(), "no peer, no session");
@@ -166,17 +166,17 @@ fn an_advertisement_that_names_a_pool_is_for_both_ways_at_once_and_never_against
     let more = vec![
         peer("tor", router("10.0.0.1")),
         advertisement("wan", BgpAdvertisement { scope: of_pool(), ..BgpAdvertisement::default() }),
-        object(Kind::L2Advertisement, "lan", Announcing::L2Advertisement(l2)),
+        object(Kind::L2Advertisement, "lan", AnnouncementSpec::L2Advertisement(l2)),
     ];
     let mut world = serving(None, &shop(), more);
-    for announce in [None, Some(Announce::Layer2), Some(Announce::Bgp), Some(Announce::Auto)] {
+    for announce in [None, Some(AnnounceMode::Layer2), Some(AnnounceMode::Bgp), Some(AnnounceMode::Auto)] {
         world.apply(pool_that_says(announce));
         assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "{announce:?}");
-        if announce != Some(Announce::Auto) {
+        if announce != Some(AnnounceMode::Auto) {
             assert_eq!(offered(&world), [r#"192.0.2.17 {"eth0"}"#], "{announce:?}");
         }
     }
-    for announce in [Announce::Static, Announce::None] {
+    for announce in [AnnounceMode::Static, AnnounceMode::None] {
         world.apply(pool_that_says(Some(announce)));
         assert_eq!((routes(&world), offered(&world)), (vec!["tor:".into()], Vec::new()), "{announce:?}");
         let told = world.problems();
@@ -191,8 +191,11 @@ fn an_advertisement_that_names_a_pool_is_for_both_ways_at_once_and_never_against
 fn a_host_serves_before_it_announces_and_withdraws_what_it_serves_no_more() {
     let shop = shop();
     let more = vec![peer("tor", router("10.0.0.1"))];
-    let told =
-        vec![pool_that_says(Some(Announce::Bgp)), put(&shop), written(AT, &[&shop], AddressState::Held, 5)];
+    let told = vec![
+        pool_that_says(Some(AnnounceMode::Bgp)),
+        put(&shop),
+        written(AT, &[&shop], AddressState::Held, 5),
+    ];
     let mut world = on_host(told.into_iter().chain(more).chain([heard(here(&[AT]))]).collect());
     assert_eq!(routes(&world), ["tor:"], "no driver has said that the sockets are open");
     open(&mut world, &shop, AT);
@@ -218,9 +221,9 @@ fn a_host_serves_before_it_announces_and_withdraws_what_it_serves_no_more() {
     assert_eq!(offered(&world), Vec::<String>::new());
     world.apply(node(HOST, "10.0.0.5", &[]));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
-    world.apply(Change::Drains(true));
+    world.apply(Change::HostDrains(true));
     assert_eq!((routes(&world), is_leaving(&world)), (vec!["tor:".to_owned()], true), "it drains");
-    world.apply(Change::Drains(false));
+    world.apply(Change::HostDrains(false));
     assert!(!is_leaving(&world));
     world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Service, "default", "shop"))));
     assert_eq!(routes(&world), ["tor:"]);
@@ -230,16 +233,17 @@ fn a_host_serves_before_it_announces_and_withdraws_what_it_serves_no_more() {
 fn a_host_that_drains_withdraws_first_and_closes_its_sockets_then() {
     let shop = shop();
     let announcing = heard(with_routes(here(&[AT]), AT, "tor"));
-    let mut world = serving(Some(Announce::Bgp), &shop, vec![peer("tor", router("10.0.0.1")), announcing]);
+    let mut world =
+        serving(Some(AnnounceMode::Bgp), &shop, vec![peer("tor", router("10.0.0.1")), announcing]);
     let is_open = |world: &World| match world.desire(&unit(&owner(&shop))) {
         Desired::LoadBalancer(it) => !it.listeners.is_empty(),
         other => panic!("no load balancer but {other:?}"),
     };
-    world.apply(Change::Drains(true));
+    world.apply(Change::HostDrains(true));
     assert!(is_leaving(&world), "routers are asked to prefer others, and then it is withdrawn");
     assert!(is_open(&world), "clients come until it is");
     let dirt = world.apply(heard(here(&[AT])));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop)))), "{dirt:?}");
     assert!(!is_open(&world));
 }
 
@@ -255,7 +259,7 @@ fn with_local_traffic_only_a_host_with_members_announces_and_never_an_aggregate(
     let whole =
         BgpAdvertisement { scope: of_pool(), aggregation_v4: Some(30), ..BgpAdvertisement::default() };
     let more = vec![on(HOST), peer("tor", router("10.0.0.1")), advertisement("a", whole)];
-    let mut world = serving(Some(Announce::Bgp), &local, more);
+    let mut world = serving(Some(AnnounceMode::Bgp), &local, more);
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
     world.apply(on("another"));
     assert_eq!(routes(&world), ["tor:"]);
@@ -275,12 +279,12 @@ fn advertisements_select_services_hosts_and_peers_and_give_attributes() {
         local_pref: Some(200),
         med: Some(10),
         communities: vec![
-            CommunityWord::Name("quiet".into()),
-            CommunityWord::Value(CommunityValue::Large([1, 2, 3])),
+            CommunityRef::Name("quiet".into()),
+            CommunityRef::Value(CommunityValue::Large([1, 2, 3])),
         ],
         ..BgpAdvertisement::default()
     };
-    let quiet = Announcing::Community([("quiet".into(), CommunityValue::Standard(0xffff_ff01))].into());
+    let quiet = AnnouncementSpec::Community([("quiet".into(), CommunityValue::Standard(0xffff_ff01))].into());
     let mut shop = shop();
     shop.meta.labels.insert("app".into(), "shop".into());
     let more = vec![
@@ -289,7 +293,7 @@ fn advertisements_select_services_hosts_and_peers_and_give_attributes() {
         object(Kind::Community, "ours", quiet),
         node(HOST, "10.0.0.5", &["rack-a"]),
     ];
-    let mut world = serving(Some(Announce::Bgp), &shop, more);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop, more);
     assert_eq!(routes(&world), ["a: 192.0.2.17/32", "b: 192.0.2.17/32"]);
     world.apply(advertisement("x", says(scope(labelled("app", "shop"), labelled("rack-a", "")))));
     assert_eq!(routes(&world), ["a: 192.0.2.17/32", "b:"]);
@@ -309,7 +313,7 @@ fn advertisements_select_services_hosts_and_peers_and_give_attributes() {
     let told = world.problems();
     assert!(told.iter().any(|it| it.message.contains("no Community has the name \"quiet\"")), "{told:?}");
     for (name, value) in [("one", 1), ("two", 2)] {
-        let of = Announcing::Community([("quiet".into(), CommunityValue::Standard(value))].into());
+        let of = AnnouncementSpec::Community([("quiet".into(), CommunityValue::Standard(value))].into());
         world.apply(object(Kind::Community, name, of));
     }
     assert_eq!(routes(&world), ["a:", "b:"], "two say two things");
@@ -322,10 +326,10 @@ fn advertisements_select_services_hosts_and_peers_and_give_attributes() {
 fn communities_that_everybody_knows_need_no_object() {
     let says = |name: &str| BgpAdvertisement {
         scope: of_pool(),
-        communities: vec![CommunityWord::Name(name.into())],
+        communities: vec![CommunityRef::Name(name.into())],
         ..BgpAdvertisement::default()
     };
-    let mut world = serving(Some(Announce::Bgp), &shop(), vec![peer("tor", router("10.0.0.1"))]);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop(), vec![peer("tor", router("10.0.0.1"))]);
     for (name, value) in [("no-export", 0xffff_ff01), ("graceful-shutdown", 0xffff_0000)] {
         world.apply(advertisement("a", says(name)));
         assert_eq!(&*sessions(&world)[0].routes[0].communities, &[value], "{name}");
@@ -339,7 +343,7 @@ fn communities_that_everybody_knows_need_no_object() {
 fn of_several_advertisements_a_route_has_the_communities_of_all() {
     let says = |community, local_pref| BgpAdvertisement {
         scope: of_pool(),
-        communities: vec![CommunityWord::Value(CommunityValue::Standard(community))],
+        communities: vec![CommunityRef::Value(CommunityValue::Standard(community))],
         local_pref,
         ..BgpAdvertisement::default()
     };
@@ -350,7 +354,7 @@ fn of_several_advertisements_a_route_has_the_communities_of_all() {
         advertisement("c", says(7, None)),
     ];
     // Without a value it is 100.
-    let world = serving(Some(Announce::Bgp), &shop(), more);
+    let world = serving(Some(AnnounceMode::Bgp), &shop(), more);
     let route = sessions(&world).remove(0).routes.remove(0);
     assert_eq!((&*route.communities, route.local_pref), (&[3, 7][..], Some(100)));
     let told = world.problems();
@@ -374,7 +378,7 @@ fn advertisements_to_different_peers_do_not_contradict_each_other() {
             advertisement("a", says("tor", 300)),
             advertisement("b", says(of_other, 200)),
         ];
-        let told = serving(Some(Announce::Bgp), &shop(), more).problems();
+        let told = serving(Some(AnnounceMode::Bgp), &shop(), more).problems();
         let its = told.iter().filter(|it| it.field.as_str() == "spec.localPref").count();
         assert_eq!(its, count, "{of_other}: {told:?}");
     }
@@ -395,7 +399,7 @@ fn an_aggregate_is_announced_while_one_of_its_addresses_is_served_and_never_beyo
         peer("tor", router("10.0.0.1")),
         advertisement("a", says(30)),
     ];
-    let mut world = serving(Some(Announce::Bgp), &shop, more);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop, more);
     assert_eq!(routes(&world), ["tor: 192.0.2.16/30"]);
     assert!(
         world.problems().iter().any(|it| it.message.contains("192.0.2.8/30 has addresses that are not of"))
@@ -412,13 +416,13 @@ fn a_peer_selects_hosts_and_of_two_for_one_address_the_older_has_the_session() {
         host_selectors: labelled("kubernetes.io/hostname", name),
         ..router("10.0.0.1")
     };
-    let mut world = serving(Some(Announce::Bgp), &shop(), vec![peer("tor", selecting("another"))]);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop(), vec![peer("tor", selecting("another"))]);
     assert_eq!(routes(&world), Vec::<String>::new());
     world.apply(peer("tor", selecting(HOST)));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
-    let says = Announcing::BgpPeer(router("10.0.0.1"));
+    let says = AnnouncementSpec::BgpPeer(router("10.0.0.1"));
     let object = ObjectRef::new(Kind::BGPPeer, "", "late");
-    let late = AnnouncingObject { object: object.clone(), created: Some(Time(7)), says };
+    let late = AnnouncementObject { object: object.clone(), created: Some(Time(7)), says };
     world.apply(Change::Put(Fact::Announcing(Arc::new(late))));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
     let told = world.problems();
@@ -444,13 +448,13 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
         families: PeerFamilies { v4: false, v6: true },
         ..router("10.0.0.1")
     };
-    let mut world = serving(Some(Announce::Bgp), &shop(), vec![peer("tor", it.clone())]);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop(), vec![peer("tor", it.clone())]);
     assert_eq!(routes(&world), ["tor:"], "an IPv4 address is none of IPv6's");
     assert_eq!(sessions(&world)[0].bfd, None);
     let messages =
         |world: &World| world.problems().iter().map(|it| it.message.clone()).collect::<Vec<_>>().join("\n");
     assert!(messages(&world).contains("there is no BFDProfile fast"), "{}", messages(&world));
-    world.apply(object(Kind::BFDProfile, "fast", Announcing::BfdProfile(profile)));
+    world.apply(object(Kind::BFDProfile, "fast", AnnouncementSpec::BfdProfile(profile)));
     assert_eq!(sessions(&world)[0].bfd, Some(profile));
 
     // Of a folder. It is never left out.
@@ -482,7 +486,7 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
     // In a cluster the host reads it.
     let mut config = Config::default();
     config.pools.cluster = true;
-    let world = serving_as(config, Some(Announce::Bgp), &shop(), vec![peer("tor", it)]);
+    let world = serving_as(config, Some(AnnounceMode::Bgp), &shop(), vec![peer("tor", it)]);
     assert_eq!(password(&world).secret, ObjectRef::new(Kind::Secret, "", "tor"));
 }
 
@@ -492,7 +496,7 @@ fn a_host_of_a_folder_is_selected_by_the_labels_of_its_configuration() {
     let selecting = BgpPeer { host_selectors: labelled("rack", "a"), ..router("10.0.0.1") };
     let with = |labels| {
         let config = Config { host_labels: labels, ..Config::default() };
-        serving_as(config, Some(Announce::Bgp), &shop(), vec![peer("tor", selecting.clone())])
+        serving_as(config, Some(AnnounceMode::Bgp), &shop(), vec![peer("tor", selecting.clone())])
     };
     assert_eq!(routes(&with([("rack".into(), "a".into())].into())).len(), 1);
     assert_eq!(routes(&with([("rack".into(), "b".into())].into())).len(), 0);
@@ -501,7 +505,7 @@ fn a_host_of_a_folder_is_selected_by_the_labels_of_its_configuration() {
 #[test]
 fn auto_is_by_arp_where_the_host_is_in_the_network_and_by_bgp_elsewhere() {
     let tor = || peer("tor", router("10.0.0.1"));
-    let mut world = serving(Some(Announce::Auto), &shop(), vec![tor()]);
+    let mut world = serving(Some(AnnounceMode::Auto), &shop(), vec![tor()]);
     assert_eq!((routes(&world), offered(&world).len()), (vec!["tor: 192.0.2.17/32".to_owned()], 0));
     let beside = HostReport { networks: vec!["192.0.2.0/24".parse().expect("a network")], ..here(&[AT]) };
     world.apply(heard(beside));
@@ -526,10 +530,10 @@ fn layer_2_is_offered_on_selected_hosts_and_interfaces() {
         object(
             Kind::L2Advertisement,
             name,
-            Announcing::L2Advertisement(L2Advertisement { scope, interfaces }),
+            AnnouncementSpec::L2Advertisement(L2Advertisement { scope, interfaces }),
         )
     };
-    let mut world = serving(Some(Announce::Layer2), &shop(), Vec::new());
+    let mut world = serving(Some(AnnounceMode::Layer2), &shop(), Vec::new());
     assert_eq!(offered(&world), [AT], "all hosts and interfaces");
     world.apply(says("a", labelled("kubernetes.io/hostname", "another"), &[]));
     assert_eq!(offered(&world), Vec::<String>::new());
@@ -545,7 +549,7 @@ fn layer_2_is_offered_on_selected_hosts_and_interfaces() {
 fn nothing_is_announced_by_bgp_before_all_that_restricts_it_was_listed() {
     let shop = shop();
     let told = vec![
-        pool_that_says(Some(Announce::Bgp)),
+        pool_that_says(Some(AnnounceMode::Bgp)),
         put(&shop),
         heard(here(&[AT])),
         peer("tor", router("10.0.0.1")),
@@ -556,7 +560,7 @@ fn nothing_is_announced_by_bgp_before_all_that_restricts_it_was_listed() {
     let is_last = |it: &Change| matches!(it, Change::Synced(Kind::BGPAdvertisement));
     synced().into_iter().filter(|it| !is_last(it)).for_each(|it| drop(world.apply(it)));
     assert!(world.bgp().is_none() && world.layer2().is_some(), "BGP stays as it was");
-    world.apply(Change::NotAsked(Kind::BGPAdvertisement));
+    world.apply(Change::NotWatched(Kind::BGPAdvertisement));
     assert_eq!(world.bgp(), None, "that it may not see any does not mean that there is none");
     world.apply(Change::Synced(Kind::BGPAdvertisement));
     assert!(world.bgp().is_some() && world.layer2().is_some());
@@ -573,7 +577,7 @@ fn where_none_of_the_kinds_may_be_listed_layer_2_goes_on_as_before_them() {
     assert_eq!(world.layer2(), None);
     for kind in Kind::ANNOUNCING.into_iter().filter(|it| !it.is_of_metallb()) {
         assert_eq!(world.layer2(), None, "{kind}");
-        world.apply(Change::NotAsked(kind));
+        world.apply(Change::NotWatched(kind));
     }
     assert!(world.layer2().is_some() && world.bgp().is_none());
 }
@@ -582,11 +586,11 @@ fn where_none_of_the_kinds_may_be_listed_layer_2_goes_on_as_before_them() {
 fn a_pool_that_cannot_be_seen_withdraws_nothing() {
     let limited = BgpAdvertisement {
         scope: of_pool(),
-        communities: vec![CommunityWord::Value(CommunityValue::Standard(7))],
+        communities: vec![CommunityRef::Value(CommunityValue::Standard(7))],
         ..BgpAdvertisement::default()
     };
     let more = vec![peer("tor", router("10.0.0.1")), advertisement("a", limited)];
-    let mut world = serving(Some(Announce::Bgp), &shop(), more);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop(), more);
     let before = sessions(&world);
     world.apply(gone(Kind::AddressPool, "public"));
     assert_eq!(sessions(&world), before, "with its communities");

@@ -2,17 +2,17 @@
 
 use seaway_model::{
     config::{CloudDefaults, CloudNetworks},
-    load_balancer::{CloudTimeouts, LoadBalancer, Outside},
+    load_balancer::{CloudOptions, CloudTimeouts, LoadBalancer},
 };
 use seaway_testkit::facts::put;
 use std::sync::Arc;
 
 use super::clouds::{clouded, planned, usual, world};
 
-fn of(usual: CloudDefaults, annotations: &[(&str, &str)]) -> (Arc<LoadBalancer>, Outside) {
+fn of(usual: CloudDefaults, annotations: &[(&str, &str)]) -> (Arc<LoadBalancer>, CloudOptions) {
     let service = clouded(annotations);
     let it = planned(&world(usual, vec![put(&service)]), &service);
-    let outside = it.options.outside.clone().expect("a cloud is asked");
+    let outside = it.options.cloud.clone().expect("a cloud is asked");
     (it, outside)
 }
 

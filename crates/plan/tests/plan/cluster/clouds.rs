@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Reason, Unit,
+    Change, Config, Desired, Fact, Kind, Name, ObjectRef, Outcome, Reason, Unit, WorkItem,
     announced::{AnnouncedReason, ConditionStatus},
     config::{
-        CloudDefaults, CloudNetworks, FloatingSubnet, FrontDoor, JoinLoadBalancers, Opens, Orphans, Tenants,
+        CloudDefaults, CloudNetworks, FloatingSubnet, FrontDoor, OpenPolicy, OrphanPolicy,
+        SharedLoadBalancerScope, Tenants,
     },
     fact::{Endpoint, FactRef, Meta, Node, Secret, Service},
-    load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
-    outcome::{Serving, UnitState},
+    load_balancer::{Balance, Bind, CloudOptions, Family, LoadBalancer, Protocol},
+    outcome::{ServingSocket, UnitState},
     unit::Place,
 };
 use seaway_plan::{Demand, Placement, Roles, World};
@@ -88,22 +89,22 @@ pub(crate) fn planned(world: &World, service: &Service) -> Arc<LoadBalancer> {
     }
 }
 
-fn asked(usual: CloudDefaults, annotations: &[(&str, &str)]) -> Outside {
+fn asked(usual: CloudDefaults, annotations: &[(&str, &str)]) -> CloudOptions {
     let shop = clouded(annotations);
-    planned(&world(usual, vec![put(&shop)]), &shop).options.outside.clone().expect("a cloud is asked")
+    planned(&world(usual, vec![put(&shop)]), &shop).options.cloud.clone().expect("a cloud is asked")
 }
 
 #[test]
 fn which_load_balancers_may_be_joined_is_the_configurations_word_and_known_at_once() {
     let shop = clouded(&[]);
     let mut world = world(usual(), vec![put(&shop)]);
-    let join = |world: &World| planned(world, &shop).options.outside.as_ref().expect("a cloud is asked").join;
-    assert_eq!(join(&world), JoinLoadBalancers::Namespace);
-    let tenants = Tenants { join: JoinLoadBalancers::Any, ..Tenants::default() };
+    let join = |world: &World| planned(world, &shop).options.cloud.as_ref().expect("a cloud is asked").join;
+    assert_eq!(join(&world), SharedLoadBalancerScope::Namespace);
+    let tenants = Tenants { join: SharedLoadBalancerScope::Any, ..Tenants::default() };
     let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), tenants, ..Config::default() };
     let dirt = world.apply(Change::Config(Arc::new(config)));
     assert!(dirt.iter().any(|it| *it.unit() == unit(&owner(&shop))), "{dirt:?}");
-    assert_eq!(join(&world), JoinLoadBalancers::Any);
+    assert_eq!(join(&world), SharedLoadBalancerScope::Any);
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn every_node_is_a_member_whether_or_not_it_has_pods() {
     let dirt = world.apply(put_slice(&slice("shop", ("", 80), vec![on("10.1.0.1")])));
     assert!(!dirt.iter().any(|it| matches!(it.unit(), Unit::LoadBalancer(..))), "pods are no news: {dirt:?}");
     let dirt = world.apply(node("three", "10.0.0.3"));
-    assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
+    assert!(dirt.iter().any(|it| matches!(it, WorkItem::Pool(..))), "{dirt:?}");
     assert_eq!(members(&world).len(), 4);
     assert_eq!(planned(&world, &shop).binds, [Bind::Cloud(Family::V4)]);
 }
@@ -217,8 +218,11 @@ fn its_address_is_what_the_cloud_gave_and_none_of_our_pools() {
         (0..16).all(|last| world.desire(&Unit::Address(ip(&format!("192.0.2.{last}")))) == Desired::Absent)
     );
     assert_eq!(world.desire(&Unit::Address(ip("203.0.113.9"))), Desired::Absent, "nor is it written down");
-    let serving =
-        vec![Serving { ip: ip("203.0.113.10"), protocol: seaway_model::L4::Tcp, port: shop.ports[0].port }];
+    let serving = vec![ServingSocket {
+        ip: ip("203.0.113.10"),
+        protocol: seaway_model::L4::Tcp,
+        port: shop.ports[0].port,
+    }];
     let outcome = Outcome {
         unit: unit(&owner(&shop)),
         state: UnitState::Done,
@@ -227,7 +231,7 @@ fn its_address_is_what_the_cloud_gave_and_none_of_our_pools() {
         serving,
     };
     let dirt = world.apply(Change::Outcome(outcome));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
     assert_eq!((status(&world).addresses, status(&world).ready), (vec![ip("203.0.113.10")], true));
     let announced = status(&world).announced.map(|it| (it.status, it.reason));
     assert_eq!(announced, Some((ConditionStatus::True, AnnouncedReason::Cloud)), "by the cloud");
@@ -277,8 +281,8 @@ fn what_cannot_be_is_told() {
 fn only_who_leads_works_on_a_cloud_and_begins_with_a_look() {
     let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), ..Config::default() };
     let mut world = World::new(Roles::default(), vec![Arc::new(InCloud)], Arc::new(config));
-    let this = Dirt::Unit(unit(&owner(&clouded(&[]))));
-    let mut dirt: Vec<Dirt> = Vec::new();
+    let this = WorkItem::Unit(unit(&owner(&clouded(&[]))));
+    let mut dirt: Vec<WorkItem> = Vec::new();
     for change in [put(&clouded(&[]))].into_iter().chain(synced()) {
         dirt.extend(world.apply(change));
     }
@@ -295,16 +299,16 @@ fn what_is_found_of_a_service_that_is_gone_goes_where_that_is_asked_for_and_noth
     let shop = clouded(&[]);
     let there = unit(&owner(&shop));
     let clouds = [(CLASS.into(), Arc::new(usual()))].into();
-    let config = Config { clouds, orphans: Orphans::Delete, ..Config::default() };
+    let config = Config { clouds, orphans: OrphanPolicy::Delete, ..Config::default() };
     let roles = Roles { allocate: true, host: None };
     let mut early = World::new(roles, vec![Arc::new(InCloud)], Arc::new(config));
-    assert_eq!(early.apply(Change::Found(gone.clone())), [], "who knows whether anybody wants it");
+    assert_eq!(early.apply(Change::FoundInCloud(gone.clone())), [], "who knows whether anybody wants it");
     let mut dirt = early.apply(put(&shop));
     synced().into_iter().for_each(|it| dirt.extend(early.apply(it)));
-    assert!(dirt.contains(&Dirt::Unit(gone.clone())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(gone.clone())), "{dirt:?}");
     assert_eq!(early.desire(&gone), Desired::Absent);
-    assert_eq!(early.apply(Change::Found(there)), [], "it was looked at when it was planned");
-    assert_eq!(early.apply(Change::Found(gone.clone())), [Dirt::Unit(gone)]);
+    assert_eq!(early.apply(Change::FoundInCloud(there)), [], "it was looked at when it was planned");
+    assert_eq!(early.apply(Change::FoundInCloud(gone.clone())), [WorkItem::Unit(gone)]);
 }
 
 /// A cloud makes nothing of a listener whose certificate may come at any moment; and hears when it is known.
@@ -314,10 +318,10 @@ fn a_secret_that_was_not_read_yet_is_awaited_and_nobody_is_told() {
     let mut shop = clouded(&[]);
     let mut world = world(usual(), vec![put(&shop)]);
     // A controller shows no certificates itself.
-    let front_door = FrontDoor { opens: Opens::Never, ..FrontDoor::default() };
+    let front_door = FrontDoor { opens: OpenPolicy::Never, ..FrontDoor::default() };
     let clouds = [(CLASS.into(), Arc::new(usual()))].into();
     world.apply(Change::Config(Arc::new(Config { clouds, front_door, ..Config::default() })));
-    world.apply(Change::NotAsked(Kind::Secret));
+    world.apply(Change::NotWatched(Kind::Secret));
     shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
     world.apply(put(&shop));
     let awaited = |world: &World| {
@@ -329,7 +333,7 @@ fn a_secret_that_was_not_read_yet_is_awaited_and_nobody_is_told() {
     assert_eq!(awaited(&world), (vec![secret.clone()], false));
     let dirt = world.apply(Change::Gone(FactRef::Object(secret.clone())));
     assert_eq!(awaited(&world), (vec![], true));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop)))), "{dirt:?}");
     world.apply(Change::Put(Fact::Secret(Arc::new(Secret::withheld(secret.clone())))));
     assert_eq!(awaited(&world), (vec![secret], false), "it is there, and not read");
 }
@@ -337,10 +341,10 @@ fn a_secret_that_was_not_read_yet_is_awaited_and_nobody_is_told() {
 #[test]
 fn who_waits_for_something_in_the_cloud_is_told_so_once_and_when_that_is_over() {
     let shop = clouded(&[]);
-    let (its, status) = (unit(&owner(&shop)), Dirt::Unit(Unit::Status(owner(&shop))));
+    let (its, status) = (unit(&owner(&shop)), WorkItem::Unit(Unit::Status(owner(&shop))));
     let mut world = world(usual(), vec![put(&shop)]);
     for (what, is_news) in [(None, false), (Some("a quota"), true), (Some("a quota"), false), (None, true)] {
-        let dirt = world.apply(Change::Stands(its.clone(), what.map(Name::from)));
+        let dirt = world.apply(Change::PendingOn(its.clone(), what.map(Name::from)));
         assert_eq!(dirt, if is_news { vec![status.clone()] } else { vec![] }, "{what:?}");
         assert_eq!(world.status(&owner(&shop)).expect("it is ours").waits.as_deref(), what);
     }

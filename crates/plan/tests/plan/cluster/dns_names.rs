@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Kind, Name, ObjectRef, Reason, Time, Unit,
+    Change, Config, Desired, Kind, Name, ObjectRef, Reason, Time, Unit, WorkItem,
     acme::{DnsKey, DnsKeyAlgorithm},
-    config::PoolRules,
+    config::AddressPoolRules,
     dns::{Dns, DnsName, DnsProvider, DnsZone},
     fact::{FactRef, HostReport, Service},
-    outcome::{Outcome, Serving, UnitState},
+    outcome::{Outcome, ServingSocket, UnitState},
 };
 use seaway_plan::{Roles, World};
 use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop, synced};
@@ -35,7 +35,7 @@ fn config(cluster: bool, zone: &str, namespaces: &[&str]) -> Config {
     let mut config =
         Config { dns: Some(Dns { owner: "prod".into(), zones: vec![Arc::new(zone)] }), ..Config::default() };
     if cluster {
-        config.pools = PoolRules::CLUSTER;
+        config.pools = AddressPoolRules::CLUSTER;
     }
     config
 }
@@ -88,8 +88,8 @@ fn kept(world: &World) -> Vec<String> {
     wanted(world, WWW).expect("it is named").keeps.iter().map(ToString::to_string).collect()
 }
 
-fn marks(dirt: &[Dirt]) -> bool {
-    dirt.contains(&Dirt::Unit(Unit::DnsName(WWW.into())))
+fn marks(dirt: &[WorkItem]) -> bool {
+    dirt.contains(&WorkItem::Unit(Unit::DnsName(WWW.into())))
 }
 
 fn told(world: &World, service: &Service) -> Vec<String> {
@@ -115,7 +115,7 @@ fn a_name_has_the_addresses_of_hosts_that_are_there_and_do_not_drain() {
     assert!(!marks(&world.apply(of("a", "10.0.0.1", true))), "nothing changed");
     assert!(marks(&world.apply(of("a", "10.0.0.1", false))));
     // One that is not heard of any more.
-    assert!(marks(&world.apply(Change::Silent("a".into()))));
+    assert!(marks(&world.apply(Change::HostSilent("a".into()))));
     assert_eq!(addresses(&world, WWW), ["10.0.0.2"]);
     // Who leads again looks again: another may have written meanwhile.
     world.apply(Change::Leads(false));
@@ -241,7 +241,7 @@ fn an_older_service_that_begins_to_ask_for_a_name_does_not_get_it() {
     let both = vec![put(&evil), put(&shop), of("a", "10.0.0.1", false)];
     let mut world = leader(config(true, "shop.example", &[]), both);
     assert_eq!(wanted(&world, WWW).expect("it is published").service(), "evil/shop");
-    let says = |service: &str| Change::Stands(Unit::DnsName(WWW.into()), Some(service.into()));
+    let says = |service: &str| Change::PendingOn(Unit::DnsName(WWW.into()), Some(service.into()));
     assert!(!marks(&world.apply(says("default/other"))));
     assert!(marks(&world.apply(says("default/shop"))));
     assert_eq!(wanted(&world, WWW).expect("it is published").service(), "default/shop");
@@ -368,12 +368,12 @@ fn a_host_without_a_cluster_publishes_what_it_serves_and_leaves_dns_before_its_s
     };
     let none = wanted(&world, WWW).expect("it is named");
     assert!(none.keeps.contains(&ip("10.0.0.5")) && !none.withdraws, "nothing is open yet");
-    let serving = ["10.0.0.5", "127.0.0.1"].map(|at| Serving {
+    let serving = ["10.0.0.5", "127.0.0.1"].map(|at| ServingSocket {
         ip: ip(at),
         protocol: seaway_model::L4::Tcp,
         port: 8080,
     });
-    let outcome = |unit: &Unit, state, serving: &[Serving]| {
+    let outcome = |unit: &Unit, state, serving: &[ServingSocket]| {
         let (facts, problems, serving) = (Vec::new(), Vec::new(), serving.to_vec());
         Change::Outcome(Outcome { unit: unit.clone(), state, facts, problems, serving })
     };
@@ -384,14 +384,14 @@ fn a_host_without_a_cluster_publishes_what_it_serves_and_leaves_dns_before_its_s
     let pending = UnitState::Pending(std::time::Duration::from_secs(60));
     world.apply(outcome(&name, pending.clone(), &[]));
 
-    assert!(marks(&world.apply(Change::Drains(true))));
+    assert!(marks(&world.apply(Change::HostDrains(true))));
     let out = wanted(&world, WWW).expect("it is named");
     assert!(out.addresses.is_empty() && out.withdraws && out.keeps.contains(&ip("10.0.0.5")));
     assert!(listens(&world), "clients still come by the record");
     world.apply(outcome(&name, pending, &[]));
     assert!(listens(&world), "resolvers still have it");
     let dirt = world.apply(outcome(&name, UnitState::Done, &[]));
-    assert!(dirt.contains(&Dirt::Unit(here.clone())) && !listens(&world));
-    assert!(marks(&world.apply(Change::Drains(false))));
+    assert!(dirt.contains(&WorkItem::Unit(here.clone())) && !listens(&world));
+    assert!(marks(&world.apply(Change::HostDrains(false))));
     assert!(listens(&world));
 }

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    AddressState, Change, Config, Desired, Dirt, Fact, Kind,
-    config::{MemberRules, PoolRules, Tenants},
+    AddressState, Change, Config, Desired, Fact, Kind, WorkItem,
+    config::{AddressPoolRules, MemberRules, Tenants},
     fact::{AddressPool, HostReport},
     load_balancer::Bind,
 };
@@ -26,8 +26,8 @@ fn a_host_that_drains_closes_its_sockets_and_keeps_what_open_connections_need() 
     });
     world.apply(here);
 
-    let dirt = world.apply(Change::Drains(true));
-    assert_eq!(dirt, [Dirt::Unit(unit(&owner(&shop())))]);
+    let dirt = world.apply(Change::HostDrains(true));
+    assert_eq!(dirt, [WorkItem::Unit(unit(&owner(&shop())))]);
     let (Desired::LoadBalancer(before), Desired::LoadBalancer(drained)) =
         (before, world.desire(&unit(&owner(&shop()))))
     else {
@@ -38,9 +38,9 @@ fn a_host_that_drains_closes_its_sockets_and_keeps_what_open_connections_need() 
     assert_eq!(present(&world), ["192.0.2.17"]);
     let said = world.said().expect("a host");
     assert_eq!((said.applied, said.not_served), (5, vec![]), "one word says it for all");
-    assert_eq!(world.apply(Change::Drains(true)), []);
+    assert_eq!(world.apply(Change::HostDrains(true)), []);
 
-    assert_eq!(world.apply(Change::Drains(false)), [Dirt::Unit(unit(&owner(&shop())))]);
+    assert_eq!(world.apply(Change::HostDrains(false)), [WorkItem::Unit(unit(&owner(&shop())))]);
     assert_eq!(world.desire(&unit(&owner(&shop()))), Desired::LoadBalancer(before));
 }
 
@@ -74,7 +74,7 @@ fn a_host_opens_nothing_before_it_knows_whether_it_drains() {
         world.apply(change);
     }
     assert!(!hosts.is_empty() && !world.is_settled());
-    world.apply(Change::Drains(true));
+    world.apply(Change::HostDrains(true));
     for change in hosts {
         world.apply(change);
     }
@@ -91,7 +91,7 @@ fn a_host_beside_the_nodes_serves_at_its_own_addresses_once_people_wrote_them_do
     let roles = Roles { allocate: false, host: Some(HOST.into()) };
     let members = MemberRules { machines: false, names: false };
     let tenants = Tenants { members, ..Tenants::default() };
-    let config = Config { pools: PoolRules::CLUSTER, tenants, ..Config::default() };
+    let config = Config { pools: AddressPoolRules::CLUSTER, tenants, ..Config::default() };
     let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(config));
     let Change::Put(Fact::AddressPool(public)) = pool(PUBLIC) else { unreachable!() };
     let of_hosts = AddressPool { hosts: true, ranges: Vec::new(), ..AddressPool::clone(&public) };
@@ -111,12 +111,12 @@ fn a_host_beside_the_nodes_serves_at_its_own_addresses_once_people_wrote_them_do
         _ => Vec::new(),
     };
     assert_eq!(binds(&world), Vec::<IpAddr>::new());
-    world.apply(Change::Declared(Some([ip("192.0.2.7")].into())));
+    world.apply(Change::DeclaredAddresses(Some([ip("192.0.2.7")].into())));
     assert_eq!(binds(&world), [ip("192.0.2.7")]);
     let Desired::LoadBalancer(it) = world.desire(&unit(&owner(&shop))) else { panic!("it is served") };
     let members: Vec<IpAddr> = it.pools.values().flat_map(|it| &it.members).map(|it| it.at.ip()).collect();
     assert_eq!(members, [ip("10.0.0.1")], "its bridge is its own, whatever is published");
     // What is there stays, as with any host that nobody wrote anything down of.
-    world.apply(Change::Declared(None));
+    world.apply(Change::DeclaredAddresses(None));
     assert_eq!(binds(&world), [ip("192.0.2.7")]);
 }

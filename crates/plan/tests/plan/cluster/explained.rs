@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config,
-    config::{CloudDefaults, Opens},
-    fact::{Held, Service, ServiceKind},
+    config::{CloudDefaults, OpenPolicy},
+    fact::{FinalizerOwner, Service, ServiceKind},
 };
 use seaway_plan::{Roles, ServiceKey, World, dry_run, explain::explain};
 use seaway_testkit::facts::{HOST, ip, put, shop, synced};
@@ -19,7 +19,7 @@ fn told(service: &Service, host: Option<&str>, cloud: bool, native: bool) -> Str
     let usual = CloudDefaults { classless: cloud, ..CloudDefaults::default() };
     let clouds = [(CLASS.into(), Arc::new(usual))].into();
     let mut config = Config { classless: native, clouds, ..Config::default() };
-    config.front_door.opens = Opens::Never;
+    config.front_door.opens = OpenPolicy::Never;
     let roles = Roles { allocate: true, host: host.map(Into::into) };
     let placements: Vec<Arc<dyn seaway_plan::Placement>> = vec![Arc::new(InCloud)];
     let mut world = World::new(roles, placements, Arc::new(config));
@@ -46,7 +46,7 @@ fn a_service_that_a_cloud_serves_is_told_so_with_or_without_a_class() {
 
 #[test]
 fn a_service_that_is_left_as_it_is_in_a_cloud_is_told_so() {
-    let service = Service { held: Held::ByUs, ..classless() };
+    let service = Service { held: FinalizerOwner::ByUs, ..classless() };
     for native in [false, true] {
         let told = told(&service, None, false, native);
         assert!(told.contains("no setting chooses the cloud") && told.contains("stays as it is"), "{told}");
@@ -61,7 +61,7 @@ fn a_service_that_is_left_as_it_is_in_a_cloud_is_told_so() {
 
 #[test]
 fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() {
-    let leaving = Service { leaving: true, held: Held::ByUs, ..clouded(&[]) };
+    let leaving = Service { leaving: true, held: FinalizerOwner::ByUs, ..clouded(&[]) };
     let other = Service { class: Some("other/lb".into()), ..shop() };
     let plain = Service { kind: ServiceKind::ClusterIp, ..classless() };
     for (case, told, part) in [

@@ -3,11 +3,11 @@
 use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    Address, AddressState, Change, Desired, Dirt, Fact, L4, ListenerId, Name, Outcome, Problem, Reason, Time,
-    Unit,
-    fact::{Endpoint, FactRef, HostReport, HostSays, Service, TargetPort},
+    Address, AddressState, Change, Desired, Fact, L4, ListenerId, Name, Outcome, Problem, Reason, Time, Unit,
+    WorkItem,
+    fact::{Endpoint, FactRef, HostReport, HostStatus, Service, TargetPort},
     load_balancer::Bind,
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, pool, put, put_slice, service, shop, slice};
@@ -29,8 +29,8 @@ fn a_host_has_the_addresses_that_are_written_and_gives_none() {
     let dirt = world.apply(held("192.0.2.17", &[&shop()]));
     assert_eq!(served(&world, &shop()).0, [Bind::Ledger(ip("192.0.2.17"))]);
     assert_eq!(present(&world), ["192.0.2.17"]);
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop())))), "{dirt:?}");
-    let writes = |it: &&Dirt| matches!(it.unit(), Unit::Address(_) | Unit::Status(_));
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop())))), "{dirt:?}");
+    let writes = |it: &&WorkItem| matches!(it.unit(), Unit::Address(_) | Unit::Status(_));
     assert_eq!(dirt.iter().find(writes), None, "another writes");
 
     world.apply(held("192.0.2.18", &[&shop()]));
@@ -84,7 +84,7 @@ fn a_host_says_how_far_it_is_and_only_exceptions() {
     world.apply(here(&["192.0.2.17"], 5));
     assert_eq!(told(&world).applied, 4, "it is present, and nobody answers there yet");
 
-    let concluded = |serving: Vec<Serving>, problems| {
+    let concluded = |serving: Vec<ServingSocket>, problems| {
         let unit = unit(&owner(&shop()));
         Change::Outcome(Outcome { unit, state: UnitState::Done, facts: vec![], problems, serving })
     };
@@ -97,15 +97,18 @@ fn a_host_says_how_far_it_is_and_only_exceptions() {
         (ip("192.0.2.17"), Reason::PortInUse)
     );
 
-    world.apply(concluded(vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }], vec![]));
-    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostSays::default() };
+    world.apply(concluded(
+        vec![ServingSocket { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }],
+        vec![],
+    ));
+    let well = HostStatus { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostStatus::default() };
     assert_eq!(told(&world), well);
 
     world.apply(written("192.0.2.17", &[], AddressState::Releasing, 7));
     world.apply(here(&["192.0.2.17"], 7));
     assert_eq!((told(&world).applied, told(&world).held), (7, vec![ip("192.0.2.17")]));
     world.apply(here(&[], 7));
-    assert_eq!(told(&world), HostSays { applied: 7, ..well });
+    assert_eq!(told(&world), HostStatus { applied: 7, ..well });
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn what_a_host_says_is_as_long_with_a_hundred_services_as_with_one() {
             let at = format!("192.0.2.{last}");
             world.apply(put(service));
             world.apply(written(&at, &[service], AddressState::Held, 5));
-            let serving = vec![Serving { ip: ip(&at), protocol: L4::Tcp, port: 8080 }];
+            let serving = vec![ServingSocket { ip: ip(&at), protocol: L4::Tcp, port: 8080 }];
             let (unit, state) = (unit(&owner(service)), UnitState::Done);
             world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
             holds.insert(ip(&at));
@@ -129,7 +132,7 @@ fn what_a_host_says_is_as_long_with_a_hundred_services_as_with_one() {
         world.apply(heard(HostReport { host, addresses, holds, applied: 5, ..HostReport::default() }));
         world.said().expect("a host")
     };
-    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostSays::default() };
+    let well = HostStatus { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostStatus::default() };
     assert_eq!((said(1), said(100)), (well.clone(), well));
 }
 
@@ -140,7 +143,7 @@ fn numbered(at: usize) -> IpAddr {
 
 #[test]
 fn a_host_that_serves_none_of_thousands_of_addresses_is_believed_to_serve_none() {
-    const ALL: usize = HostSays::MOST_LISTED + 500;
+    const ALL: usize = HostStatus::MAX_LISTED + 500;
     let shop = shop();
     let address =
         |at: usize| written(&numbered(at).to_string(), &[&shop], AddressState::Held, at as u64 + 10);
@@ -158,7 +161,7 @@ fn a_host_that_serves_none_of_thousands_of_addresses_is_believed_to_serve_none()
         serving: vec![],
     }));
     let said = world.said().expect("a host");
-    assert_eq!(said.not_served.len(), HostSays::MOST_LISTED);
+    assert_eq!(said.not_served.len(), HostStatus::MAX_LISTED);
     assert_eq!(said.not_served.len() + said.unlisted, ALL);
 
     let read = HostReport {
@@ -189,7 +192,9 @@ fn a_host_goes_on_with_what_an_address_said_before_a_newer_plan() {
     world.apply(newer(written("192.0.2.17", &[], AddressState::Releasing, 7)));
     world.apply(written("192.0.2.18", &[], AddressState::Held, 9));
     assert_eq!(served(&world, &shop()).0, [Bind::Ledger(ip("192.0.2.17"))]);
-    let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
+    let Desired::HostAddresses(present) = world.desire(&Unit::HostAddresses(HOST.into())) else {
+        panic!("present")
+    };
     assert_eq!(present.as_of, 6, "it does not say that it applied what it did not understand");
     let told = world.problems().into_iter().find(|it| it.reason == Reason::NewerPlan).expect("it is told");
     assert_eq!(told.object.name.as_str(), "192.0.2.17");
@@ -235,7 +240,7 @@ fn a_host_that_is_only_further_writes_nothing_while_nobody_waits_for_it() {
     assert_eq!(world.said_after(Some(&said)), Some(said.clone()), "and nobody has to know");
     assert_eq!(world.said_after(None).map(|it| it.applied), Some(6), "at the first time all is said");
     // By 0 a host says that it tells all it holds: what is told in its stead is said.
-    let all = HostSays { applied: 0, ..said.clone() };
+    let all = HostStatus { applied: 0, ..said.clone() };
     assert_eq!(world.said_after(Some(&all)).map(|it| it.applied), Some(6));
 
     // Whoever gives it to another Service waits for all hosts.
@@ -252,7 +257,7 @@ fn a_host_that_is_only_further_writes_nothing_while_nobody_waits_for_it() {
     let addresses = vec![ip("10.0.0.5")];
     let now = HostReport { host: HOST.into(), addresses, holds, applied: 8, ..HostReport::default() };
     world.apply(heard(now));
-    let serving = vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }];
+    let serving = vec![ServingSocket { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }];
     let unit = unit(&owner(&shop));
     let outcome = Outcome { unit, state: UnitState::Done, facts: vec![], problems: vec![], serving };
     world.apply(Change::Outcome(outcome));

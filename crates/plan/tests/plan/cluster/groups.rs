@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    Change, Desired, Dirt, Fact, Group, L4, ObjectRef, Outcome, Unit,
+    Change, Desired, Fact, L4, NodeSecurityGroup, ObjectRef, Outcome, Unit, WorkItem,
     config::CloudDefaults,
-    fact::{FactRef, Held, Service, ServiceKind},
+    fact::{FactRef, FinalizerOwner, Service, ServiceKind},
     group::SourceNetwork,
     load_balancer::Family,
     outcome::UnitState,
@@ -19,9 +19,9 @@ fn opened() -> CloudDefaults {
     CloudDefaults { groups: true, ..usual() }
 }
 
-fn desired(world: &World) -> Arc<Group> {
+fn desired(world: &World) -> Arc<NodeSecurityGroup> {
     match world.desire(&group()) {
-        Desired::Group(it) => it,
+        Desired::SecurityGroup(it) => it,
         other => panic!("{other:?}"),
     }
 }
@@ -34,7 +34,7 @@ fn another(name: &str, node_port: u16) -> Service {
     service
 }
 
-fn groups(dirt: &[Dirt]) -> usize {
+fn groups(dirt: &[WorkItem]) -> usize {
     dirt.iter().filter(|it| matches!(it.unit(), Unit::SecurityGroup { .. })).count()
 }
 
@@ -55,7 +55,7 @@ fn all_services_open_nodes_together_and_the_last_one_closes_them() {
     assert_eq!(of_shop.from, SourceNetwork::Subnet("m".into()));
     assert_eq!(it.openings[&owner(&mail)].from, SourceNetwork::Network("usual".into()));
     assert_eq!(it.nodes.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["one", "zero"]);
-    assert!(planned(&world, &shop).options.outside.as_ref().is_some_and(|it| it.opened));
+    assert!(planned(&world, &shop).options.cloud.as_ref().is_some_and(|it| it.opened));
     let gone = |service: &Service| {
         Change::Gone(FactRef::Object(ObjectRef::new(
             seaway_model::Kind::Service,
@@ -84,7 +84,7 @@ fn only_what_changes_who_is_let_in_is_news() {
         "a Node says which machine it is"
     );
     assert_eq!(groups(&world.apply(put(&another("shop", 30_081)))), 1);
-    assert_eq!(groups(&world.apply(Change::Found(group()))), 0, "it is wanted");
+    assert_eq!(groups(&world.apply(Change::FoundInCloud(group()))), 0, "it is wanted");
 }
 
 /// A Service whose load balancer was released is still served by it, and by no group but ours until another controller has its own.
@@ -142,15 +142,20 @@ fn nobody_is_let_in_where_that_is_not_asked_for_or_pods_are_the_members() {
         let shop = clouded(annotations);
         let mut world = world(usual, vec![put(&shop)]);
         assert_eq!(world.desire(&group()), Desired::Absent);
-        assert!(!planned(&world, &shop).options.outside.as_ref().is_some_and(|it| it.opened));
-        assert_eq!(world.apply(Change::Found(group())), [Dirt::Unit(group())], "what is left of it goes");
+        assert!(!planned(&world, &shop).options.cloud.as_ref().is_some_and(|it| it.opened));
+        assert_eq!(
+            world.apply(Change::FoundInCloud(group())),
+            [WorkItem::Unit(group())],
+            "what is left of it goes"
+        );
     }
 }
 
 #[test]
 fn the_last_service_waits_until_the_group_is_gone_and_nobody_else_does() {
-    let leaving = |service: &Service| Service { leaving: true, held: Held::ByUs, ..service.clone() };
-    let hold = |world: &World, service: &Service| world.desire(&Unit::Hold(owner(service)));
+    let leaving =
+        |service: &Service| Service { leaving: true, held: FinalizerOwner::ByUs, ..service.clone() };
+    let hold = |world: &World, service: &Service| world.desire(&Unit::Finalizer(owner(service)));
     let seen_absent = |world: &mut World, unit: Unit| {
         let state = UnitState::Absent;
         let outcome = Outcome { unit, state, facts: vec![], problems: vec![], serving: vec![] };
@@ -160,23 +165,23 @@ fn the_last_service_waits_until_the_group_is_gone_and_nobody_else_does() {
         seen_absent(world, unit(&owner(service)));
         seen_absent(world, second(&owner(service), Family::V6));
     };
-    let held = |service: Service| Service { held: Held::ByUs, ..service };
+    let held = |service: Service| Service { held: FinalizerOwner::ByUs, ..service };
     let (shop, mail) = (held(clouded(&[])), held(another("mail", 30_025)));
     let mut world = world(opened(), vec![put(&shop), put(&mail)]);
     world.apply(put(&leaving(&shop)));
-    assert_eq!(hold(&world, &shop), Desired::Held);
+    assert_eq!(hold(&world, &shop), Desired::Finalizer);
     absent(&mut world, &shop);
     assert_eq!(hold(&world, &shop), Desired::Absent, "the other one wants the group");
     world.apply(put(&leaving(&mail)));
     absent(&mut world, &mail);
-    assert_eq!(hold(&world, &mail), Desired::Held, "and now nobody does");
+    assert_eq!(hold(&world, &mail), Desired::Finalizer, "and now nobody does");
     // One that comes keeps the group.
     let late = held(another("late", 30_026));
     world.apply(put(&late));
     assert_eq!(hold(&world, &mail), Desired::Absent);
     world.apply(put(&leaving(&late)));
     absent(&mut world, &late);
-    assert_eq!(hold(&world, &late), Desired::Held);
+    assert_eq!(hold(&world, &late), Desired::Finalizer);
     seen_absent(&mut world, group());
     assert_eq!(hold(&world, &late), Desired::Absent);
 }
@@ -215,7 +220,7 @@ fn rules_are_closed_for_what_services_were_seen_to_give_up_and_for_nothing_else(
     now.apply(Change::Gone(FactRef::Object(owner(&mail).object())));
     assert!(closes(&now, 30_025) && !closes(&now, 30_080));
     // Who begins while one is deleted sees that as well.
-    let leaving = Service { leaving: true, held: Held::ByUs, ..mail.clone() };
+    let leaving = Service { leaving: true, held: FinalizerOwner::ByUs, ..mail.clone() };
     assert!(closes(&started(&[&shop, &leaving]), 30_025));
     let no_balancer = Service { kind: seaway_model::fact::ServiceKind::NodePort, ..mail.clone() };
     assert!(!closes(&started(&[&shop, &no_balancer]), 30_025), "it never had one that we know of");
@@ -228,7 +233,7 @@ fn only_a_change_of_what_a_service_asks_for_may_delete_anything_beside_ports() {
     let edits: [(&str, Edit, bool); 6] = [
         ("nothing", |_| (), false),
         ("a port", |it| it.ports[0].port = 81, false),
-        ("our finalizer", |it| it.held = Held::ByUs, false),
+        ("our finalizer", |it| it.held = FinalizerOwner::ByUs, false),
         ("its status", |it| it.published = vec!["203.0.113.7".parse().expect("an address")], false),
         ("traffic policy", |it| it.local_only = true, true),
         ("an annotation", |it| drop(it.meta.annotations.insert("seaway.dev/x".into(), "y".into())), true),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Name, Outcome, Owner, Unit,
+    Change, Config, Desired, Name, Outcome, Owner, Unit, WorkItem,
     config::CloudDefaults,
-    fact::{Held, Service, ServiceKind},
+    fact::{FinalizerOwner, Service, ServiceKind},
     outcome::UnitState,
     unit::Place,
 };
@@ -42,7 +42,7 @@ fn clouded() -> Service {
     Service { class: Some(CLASS.into()), ..shop() }
 }
 
-fn held(service: &Service, held: Held) -> Service {
+fn held(service: &Service, held: FinalizerOwner) -> Service {
     Service { held, ..service.clone() }
 }
 
@@ -50,12 +50,12 @@ fn leaving(service: &Service) -> Service {
     Service { leaving: true, ..service.clone() }
 }
 
-fn marked(dirt: &[Dirt]) -> (bool, bool) {
-    let hold = dirt.iter().any(|it| matches!(it.unit(), Unit::Hold(_)));
+fn marked(dirt: &[WorkItem]) -> (bool, bool) {
+    let hold = dirt.iter().any(|it| matches!(it.unit(), Unit::Finalizer(_)));
     (hold, dirt.iter().any(|it| matches!(it.unit(), Unit::LoadBalancer(..))))
 }
 
-fn absent(world: &mut World, service: &Service) -> Vec<Dirt> {
+fn absent(world: &mut World, service: &Service) -> Vec<WorkItem> {
     let unit = unit(&owner(service));
     let outcome =
         Outcome { unit, state: UnitState::Absent, facts: vec![], problems: vec![], serving: vec![] };
@@ -63,12 +63,12 @@ fn absent(world: &mut World, service: &Service) -> Vec<Dirt> {
 }
 
 fn hold(world: &World, service: &Service) -> Desired {
-    world.desire(&Unit::Hold(owner(service)))
+    world.desire(&Unit::Finalizer(owner(service)))
 }
 
 fn is_unheld(world: &World, service: &Service) -> bool {
     match world.desire(&unit(&owner(service))) {
-        Desired::LoadBalancer(it) => it.options.outside.as_ref().expect("it is in a cloud").unheld,
+        Desired::LoadBalancer(it) => it.options.cloud.as_ref().expect("it is in a cloud").unheld,
         other => panic!("{other:?}"),
     }
 }
@@ -82,7 +82,7 @@ fn where_nobody_knows_a_cloud_nobody_is_held_for_it_and_who_is_held_is_told_and_
         world.apply(change);
     }
     let shop = clouded();
-    let was_held = held(&shop, Held::ByUs);
+    let was_held = held(&shop, FinalizerOwner::ByUs);
     for (service, told) in [
         (&shop, "can be created"),
         (&was_held, "can be created"),
@@ -104,22 +104,26 @@ fn where_nobody_knows_a_cloud_nobody_is_held_for_it_and_who_is_held_is_told_and_
 fn a_service_is_held_before_anything_is_made_for_it() {
     let (mut world, shop) = (world(false), clouded());
     assert_eq!(marked(&world.apply(put(&shop))), (true, true));
-    assert_eq!(hold(&world, &shop), Desired::Held);
+    assert_eq!(hold(&world, &shop), Desired::Finalizer);
     assert!(is_unheld(&world, &shop), "and nothing is made for it yet");
-    assert_eq!(marked(&world.apply(put(&held(&shop, Held::ByUs)))), (false, true), "whoever waits goes on");
+    assert_eq!(
+        marked(&world.apply(put(&held(&shop, FinalizerOwner::ByUs)))),
+        (false, true),
+        "whoever waits goes on"
+    );
     assert!(!is_unheld(&world, &shop));
-    assert_eq!(world.apply(put(&held(&shop, Held::ByUs))), [], "our own writing plans nothing");
+    assert_eq!(world.apply(put(&held(&shop, FinalizerOwner::ByUs))), [], "our own writing plans nothing");
     assert_eq!(marked(&world.apply(put(&shop))), (true, true), "somebody took it away");
 }
 
 #[test]
 fn one_that_leaves_is_let_go_once_nothing_is_there_for_it() {
-    for by in [Held::ByUs, Held::ByOthers] {
+    for by in [FinalizerOwner::ByUs, FinalizerOwner::ByOthers] {
         let (mut world, shop) = (world(false), held(&clouded(), by));
         world.apply(put(&shop));
         assert!(marked(&world.apply(put(&leaving(&shop)))).1);
         assert!(world.desire(&unit(&owner(&shop))).is_absent());
-        assert_eq!(hold(&world, &shop), Desired::Held, "it is still there");
+        assert_eq!(hold(&world, &shop), Desired::Finalizer, "it is still there");
         assert!(marked(&absent(&mut world, &shop)).0);
         assert_eq!(hold(&world, &shop), Desired::Absent);
     }
@@ -127,31 +131,31 @@ fn one_that_leaves_is_let_go_once_nothing_is_there_for_it() {
 
 #[test]
 fn one_that_left_while_nobody_led_is_looked_for_before_it_is_let_go() {
-    let (mut world, shop) = (world(false), leaving(&held(&clouded(), Held::ByOthers)));
+    let (mut world, shop) = (world(false), leaving(&held(&clouded(), FinalizerOwner::ByOthers)));
     assert_eq!(marked(&world.apply(put(&shop))), (false, true));
-    assert_eq!(hold(&world, &shop), Desired::Held);
+    assert_eq!(hold(&world, &shop), Desired::Finalizer);
     assert!(marked(&absent(&mut world, &shop)).0);
     assert_eq!(hold(&world, &shop), Desired::Absent);
 }
 
 #[test]
 fn one_that_is_no_load_balancer_any_more_is_let_go_too() {
-    let (mut world, shop) = (world(false), held(&clouded(), Held::ByUs));
+    let (mut world, shop) = (world(false), held(&clouded(), FinalizerOwner::ByUs));
     let plain = Service { kind: ServiceKind::ClusterIp, class: None, ..shop.clone() };
     world.apply(put(&shop));
     assert_eq!(marked(&world.apply(put(&plain))), (false, true));
-    assert_eq!(hold(&world, &plain), Desired::Held);
+    assert_eq!(hold(&world, &plain), Desired::Finalizer);
     assert!(marked(&absent(&mut world, &plain)).0);
     assert_eq!(hold(&world, &plain), Desired::Absent);
     // And if it becomes one again, it is held again.
     assert!(marked(&world.apply(put(&shop))).1);
-    assert_eq!(hold(&world, &shop), Desired::Held);
+    assert_eq!(hold(&world, &shop), Desired::Finalizer);
 }
 
 /// Nothing tells of it but what its Service says: its tags are not ours.
 #[test]
 fn who_leaves_before_it_was_adopted_carries_what_finds_its_load_balancer() {
-    let (mut world, mut shop) = (world(true), held(&shop(), Held::ByOthers));
+    let (mut world, mut shop) = (world(true), held(&shop(), FinalizerOwner::ByOthers));
     let id = "3f1c9f8e-0a71-4f3b-9d9e-0f2b8f8e6a55";
     let address = [203, 0, 113, 7].into();
     shop.meta.annotations.insert("loadbalancer.openstack.org/load-balancer-id".into(), id.into());
@@ -159,7 +163,7 @@ fn who_leaves_before_it_was_adopted_carries_what_finds_its_load_balancer() {
     for gone in [leaving(&shop), Service { kind: ServiceKind::ClusterIp, ..shop.clone() }, leaving(&shop)] {
         world.apply(put(&gone));
         let Desired::Removed(former) = world.desire(&unit(&owner(&gone))) else { panic!("{gone:?}") };
-        let outside = former.load_balancer.options.outside.as_ref().expect("it is in a cloud");
+        let outside = former.load_balancer.options.cloud.as_ref().expect("it is in a cloud");
         assert_eq!(outside.named.as_ref().map(|it| it.id.as_str()), Some(id));
         assert_eq!(outside.published, [address]);
         assert!(former.by_another);
@@ -174,7 +178,7 @@ fn what_others_hold_is_left_to_them() {
     let other = |kind: ServiceKind, class: Option<Name>| Service {
         kind,
         class,
-        ..held(&leaving(&shop()), Held::ByOthers)
+        ..held(&leaving(&shop()), FinalizerOwner::ByOthers)
     };
     for theirs in [
         other(ServiceKind::LoadBalancer, None),
@@ -191,7 +195,7 @@ fn what_others_hold_is_left_to_them() {
 
 #[test]
 fn who_leads_next_goes_on_letting_go() {
-    let (mut world, shop) = (world(false), leaving(&held(&clouded(), Held::ByUs)));
+    let (mut world, shop) = (world(false), leaving(&held(&clouded(), FinalizerOwner::ByUs)));
     world.apply(Change::Leads(false));
     assert_eq!(marked(&world.apply(put(&shop))), (false, false), "another's business");
     assert!(marked(&world.apply(Change::Leads(true))).1);

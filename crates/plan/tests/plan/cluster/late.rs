@@ -1,7 +1,7 @@
 //! A watch that reports later what this process has written meanwhile, or what a leader before it wrote.
 
 use seaway_model::{
-    AddressState, Change, Desired, Dirt, Fact, Outcome, Owner, Time, Unit,
+    AddressState, Change, Desired, Fact, Outcome, Owner, Time, Unit, WorkItem,
     fact::{FactRef, Service},
     outcome::UnitState,
 };
@@ -34,7 +34,7 @@ fn told(owners: &[&Service], version: u64) -> Change {
     Change::Put(address(owners, version))
 }
 
-fn marks_the_address(dirt: &[Dirt]) -> bool {
+fn marks_the_address(dirt: &[WorkItem]) -> bool {
     dirt.iter().any(|it| *it.unit() == Unit::Address(ip(AT)))
 }
 
@@ -86,7 +86,7 @@ fn a_driver_that_reports_late_replaces_nothing_newer() {
 #[test]
 fn a_store_that_was_set_back_is_believed_at_once() {
     let mut world = leader();
-    world.apply(Change::SetBack);
+    world.apply(Change::SourceRestored);
     world.apply(told(&[&shop()], 5));
     for change in seaway_testkit::facts::synced() {
         world.apply(change);

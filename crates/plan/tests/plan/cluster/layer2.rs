@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, ObjectRef, Outcome,
-    Reason, Time,
+    AddressState, AnnounceMode, Change, Config, Desired, Fact, Kind, ListenerId, ObjectRef, Outcome, Reason,
+    Time, WorkItem,
     announced::{AnnouncedReason, ConditionStatus},
-    fact::{AddressPool, FactRef, HostReport, HostSays, Service, TargetPort},
+    fact::{AddressPool, FactRef, HostReport, HostStatus, Service, TargetPort},
     layer2::{Layer2, Layer2Peer, Layer2Progress, Layer2State},
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{HOST, ip, owner, pool, put, put_slice, service, shop, slice};
@@ -22,7 +22,7 @@ const AT: &str = "192.0.2.17";
 
 fn layer2_pool() -> Change {
     let Change::Put(Fact::AddressPool(it)) = pool(PUBLIC) else { panic!("it is a pool") };
-    let of = AddressPool { announce: Some(Announce::Layer2), ..AddressPool::clone(&it) };
+    let of = AddressPool { announce: Some(AnnounceMode::Layer2), ..AddressPool::clone(&it) };
     Change::Put(Fact::AddressPool(Arc::new(of)))
 }
 
@@ -64,7 +64,7 @@ fn serving(service: &Service, more: Vec<Change>) -> World {
 fn open(world: &mut World, service: &Service) {
     let unit = unit(&owner(service));
     let Desired::LoadBalancer(it) = world.desire(&unit) else { panic!("it is planned") };
-    let at = |id: &ListenerId| Serving { ip: ip(AT), protocol: id.l4, port: id.port };
+    let at = |id: &ListenerId| ServingSocket { ip: ip(AT), protocol: id.l4, port: id.port };
     let serving = it.listeners.keys().map(at).collect();
     let (facts, problems) = (Vec::new(), Vec::new());
     let outcome = Outcome { unit, state: UnitState::Done, facts, problems, serving };
@@ -91,7 +91,7 @@ fn a_host_offers_what_it_serves_and_nothing_unless_a_pool_says_so() {
     world.apply(heard(here(None)));
 
     assert!(world.has_layer2_pools());
-    for announce in [None, Some(Announce::Static), Some(Announce::None)] {
+    for announce in [None, Some(AnnounceMode::Static), Some(AnnounceMode::None)] {
         let Change::Put(Fact::AddressPool(it)) = pool(PUBLIC) else { panic!("it is a pool") };
         let of = AddressPool { announce, ..AddressPool::clone(&it) };
         world.apply(Change::Put(Fact::AddressPool(Arc::new(of))));
@@ -167,13 +167,13 @@ fn a_host_that_drains_withdraws_first_and_closes_its_sockets_then() {
         Desired::LoadBalancer(it) => !it.listeners.is_empty(),
         other => panic!("no load balancer but {other:?}"),
     };
-    world.apply(Change::Drains(true));
+    world.apply(Change::HostDrains(true));
     assert_eq!(offered(&world), Vec::<String>::new(), "it is withdrawn at once");
     assert!(is_open(&world), "clients come until it is");
     let dirt = world.apply(heard(here(None)));
-    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(unit(&owner(&shop)))), "{dirt:?}");
     assert!(!is_open(&world));
-    world.apply(Change::Drains(false));
+    world.apply(Change::HostDrains(false));
     assert!(is_open(&world));
 }
 
@@ -215,7 +215,7 @@ fn hosts_agree_with_all_others_by_the_addresses_of_their_nodes() {
         peers.iter().map(|it| format!("{} {}", it.name, it.addresses[0])).collect::<Vec<_>>()
     };
     assert_eq!(peers(&world), ["b 10.0.0.7", "c 10.0.0.8", "z 10.0.0.9"]);
-    world.apply(Change::Silent("c".into()));
+    world.apply(Change::HostSilent("c".into()));
     assert_eq!(peers(&world), ["b 10.0.0.7", "c 10.0.0.8", "z 10.0.0.9"], "it may announce all the same");
     world.apply(Change::Gone(FactRef::Host("c".into())));
     assert_eq!(peers(&world), ["b 10.0.0.7", "z 10.0.0.9"]);
@@ -312,7 +312,7 @@ fn what_keeps_hosts_from_announcing_is_a_problem_with_its_fix() {
 #[test]
 fn a_pool_that_is_not_to_be_announced_says_so_and_advises_nothing() {
     let Change::Put(Fact::AddressPool(it)) = pool(PUBLIC) else { panic!("it is a pool") };
-    let of = AddressPool { announce: Some(Announce::None), ..AddressPool::clone(&it) };
+    let of = AddressPool { announce: Some(AnnounceMode::None), ..AddressPool::clone(&it) };
     let world = leader(vec![Change::Put(Fact::AddressPool(Arc::new(of))), put(&shop())]);
     let told = status(&world, &shop());
     let announced = told.announced.expect("is told");
@@ -334,5 +334,5 @@ fn a_host_reports_what_it_announces_and_not_what_it_only_stands_by_for() {
     let many = (0..2_000_u32)
         .map(|it| (ip(&format!("10.9.{}.{}", it / 250, it % 250)), state(Layer2Progress::Announcing)));
     let world = on_host(vec![heard(HostReport { layer2: many.collect(), ..here(None) })]);
-    assert_eq!(world.said().expect("a host").layer2.len(), HostSays::MOST_LAYER2);
+    assert_eq!(world.said().expect("a host").layer2.len(), HostStatus::MAX_LAYER2);
 }

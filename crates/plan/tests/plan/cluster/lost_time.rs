@@ -1,7 +1,7 @@
 //! What was given after a backup was made, and hosts may serve when the cluster's store is set back to it.
 
 use seaway_model::{
-    AddressState, Change, Desired, Outcome, Unit, Unreported,
+    AddressState, Change, Desired, Outcome, Unit, UnreportedHostState,
     fact::{FactRef, HostReport},
     outcome::UnitState,
 };
@@ -46,10 +46,10 @@ struct Case {
 /// The backup is older than the address of the other, which the restored cluster does not know. `version`: of what is written next.
 fn cases(version: u64) -> Vec<(&'static str, Case)> {
     let says = |applied_: u64| vec![heard(applied("b", applied_))];
-    let silent = || vec![Change::Silent("b".into())];
+    let silent = || vec![Change::HostSilent("b".into())];
     let gone = || vec![Change::Gone(FactRef::Host("b".into()))];
     let case = |before, listed, after, end| Case { before, listed, after, end };
-    let unreported = |life| vec![Change::Unreported("b".into(), life)];
+    let unreported = |life| vec![Change::HostUnreported("b".into(), life)];
     vec![
         ("it is quick", case(vec![], says(70), vec![], says(version))),
         ("it is slow, and writes what it said before", case(vec![], says(70), says(500), says(version))),
@@ -80,10 +80,10 @@ fn cases(version: u64) -> Vec<(&'static str, Case)> {
         (
             "it has not reported yet",
             case(
-                [gone(), unreported(Unreported::Lives)].concat(),
+                [gone(), unreported(UnreportedHostState::Lives)].concat(),
                 vec![],
                 vec![],
-                unreported(Unreported::Gone),
+                unreported(UnreportedHostState::Gone),
             ),
         ),
     ]
@@ -102,7 +102,7 @@ fn an_address_of_the_lost_time_is_given_to_nobody_until_each_host_has_heard_or_i
                 if leads_late {
                     tell(&mut world, vec![Change::Leads(false)]);
                 }
-                tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone()]);
+                tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), gone()]);
                 // As the backup has it.
                 tell(&mut world, vec![heard(applied("a", 70))]);
                 tell(&mut world, case.listed.clone());
@@ -130,7 +130,7 @@ fn an_address_of_the_lost_time_is_given_to_nobody_until_each_host_has_heard_or_i
 #[test]
 fn what_a_host_said_before_is_not_believed_when_versions_are_as_high_again() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone()]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), gone()]);
     tell(&mut world, vec![heard(applied("a", 500))]);
     tell(&mut world, synced());
     tell(&mut world, vec![released(82), written("192.0.2.11", &[&shop()], AddressState::Held, 499)]);
@@ -140,14 +140,14 @@ fn what_a_host_said_before_is_not_believed_when_versions_are_as_high_again() {
         tell(&mut world, vec![end]);
         is_free(&world)
     };
-    assert!(!falls_silent(Change::Silent("a".into())));
+    assert!(!falls_silent(Change::HostSilent("a".into())));
     assert!(falls_silent(heard(applied("a", 600))));
 }
 
 #[test]
 fn what_somebody_deletes_that_was_not_free_yet_is_written_again() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone()]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), gone()]);
     tell(&mut world, vec![heard(applied("a", 70))]);
     tell(&mut world, synced());
     tell(&mut world, vec![released(82), Change::Gone(FactRef::Address(ip(AT)))]);
@@ -160,7 +160,7 @@ fn what_somebody_deletes_that_was_not_free_yet_is_written_again() {
 #[test]
 fn who_had_an_address_and_is_there_still_without_another_has_it_again() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), put(&other()), gone()]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), put(&other()), gone()]);
     tell(&mut world, vec![heard(applied("a", 70))]);
     tell(&mut world, synced());
     assert_eq!(owners(&world, AT), [owner(&other())]);
@@ -176,7 +176,7 @@ fn who_had_an_address_and_is_there_still_without_another_has_it_again() {
 #[test]
 fn who_has_another_in_the_backup_has_that_and_nothing_else() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&other()), gone()]);
+    tell(&mut world, vec![Change::SourceRestored, put(&other()), gone()]);
     tell(&mut world, vec![written("192.0.2.15", &[&other()], AddressState::Held, 60)]);
     tell(&mut world, vec![heard(applied("a", 70))]);
     tell(&mut world, synced());
@@ -190,7 +190,7 @@ fn who_has_another_in_the_backup_has_that_and_nothing_else() {
 fn a_release_that_is_in_the_backup_is_written_again_for_an_address_that_was_given_since() {
     let begin = |leads: bool| {
         let mut world = after_the_backup();
-        tell(&mut world, vec![Change::Leads(leads), Change::SetBack, put(&shop()), missing(&other())]);
+        tell(&mut world, vec![Change::Leads(leads), Change::SourceRestored, put(&shop()), missing(&other())]);
         tell(&mut world, vec![released(60), heard(applied("a", 70))]);
         tell(&mut world, synced());
         world
@@ -214,7 +214,7 @@ fn a_release_that_is_in_the_backup_is_written_again_for_an_address_that_was_give
     let mut world = begin(false);
     tell(
         &mut world,
-        vec![heard(applied("b", 70)), Change::Silent("b".into()), Change::Gone(FactRef::Address(ip(AT)))],
+        vec![heard(applied("b", 70)), Change::HostSilent("b".into()), Change::Gone(FactRef::Address(ip(AT)))],
     );
     tell(&mut world, vec![released(82), Change::Leads(true), heard(applied("a", 82))]);
     assert!(!is_free(&world));
@@ -227,7 +227,10 @@ fn a_release_that_is_as_it_was_when_the_backup_was_made_ends_as_any_other() {
     let of_shop = || written("192.0.2.11", &[&shop()], AddressState::Held, 65);
     let mut world = controller(vec![pool(PUBLIC), put(&shop()), of_shop(), released(60)]);
     let says = |applied_| heard(HostReport { holds: [ip(AT)].into(), ..applied("a", applied_) });
-    tell(&mut world, vec![Change::Leads(true), says(65), Change::SetBack, of_shop(), released(60), says(65)]);
+    tell(
+        &mut world,
+        vec![Change::Leads(true), says(65), Change::SourceRestored, of_shop(), released(60), says(65)],
+    );
     tell(&mut world, synced());
     assert!(is_releasing(&world));
     tell(&mut world, vec![heard(applied("a", 65))]);
@@ -238,7 +241,10 @@ fn a_release_that_is_as_it_was_when_the_backup_was_made_ends_as_any_other() {
 #[test]
 fn a_controller_that_leads_later_keeps_nothing_that_another_has_freed() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::Leads(false), Change::SetBack, put(&shop()), missing(&other()), gone()]);
+    tell(
+        &mut world,
+        vec![Change::Leads(false), Change::SourceRestored, put(&shop()), missing(&other()), gone()],
+    );
     tell(&mut world, vec![heard(applied("a", 70))]);
     tell(&mut world, synced());
     tell(&mut world, vec![released(82), heard(applied("a", 82)), Change::Gone(FactRef::Address(ip(AT)))]);
@@ -252,7 +258,7 @@ fn what_was_under_way_when_the_store_was_set_back_counts_as_given() {
     let mut world = controller(vec![pool(PUBLIC), heard(applied("a", 5)), Change::Leads(true)]);
     world.apply(put(&other()));
     assert_eq!(owners(&world, AT), [owner(&other())]);
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), heard(applied("a", 5))]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), heard(applied("a", 5))]);
     tell(&mut world, synced());
     assert!(is_releasing(&world));
     assert_eq!(owners(&world, "192.0.2.11"), [owner(&shop())]);
@@ -261,11 +267,14 @@ fn what_was_under_way_when_the_store_was_set_back_counts_as_given() {
 #[test]
 fn a_store_that_is_set_back_twice_loses_nothing_of_the_first_time() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone()]);
-    tell(&mut world, vec![Change::SetBack, put(&shop()), heard(applied("a", 70))]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), gone()]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), heard(applied("a", 70))]);
     tell(&mut world, synced());
     assert!(is_releasing(&world));
-    tell(&mut world, vec![released(82), Change::SetBack, put(&shop()), gone(), heard(applied("a", 70))]);
+    tell(
+        &mut world,
+        vec![released(82), Change::SourceRestored, put(&shop()), gone(), heard(applied("a", 70))],
+    );
     tell(&mut world, synced());
     assert!(is_releasing(&world));
     tell(&mut world, vec![released(81), heard(applied("a", 81))]);
@@ -275,8 +284,8 @@ fn a_store_that_is_set_back_twice_loses_nothing_of_the_first_time() {
 #[test]
 fn what_a_host_said_that_was_silent_is_not_believed_later() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::Silent("a".into())]);
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone()]);
+    tell(&mut world, vec![Change::HostSilent("a".into())]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), gone()]);
     tell(&mut world, synced());
     tell(&mut world, vec![released(82), written("192.0.2.11", &[&shop()], AddressState::Held, 600)]);
     tell(&mut world, vec![heard(applied("a", 500))]);
@@ -289,7 +298,7 @@ fn what_a_host_said_that_was_silent_is_not_believed_later() {
 #[test]
 fn what_a_host_said_before_is_not_believed_later_either() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone()]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other()), gone()]);
     tell(
         &mut world,
         vec![heard(applied("a", 70)), written("192.0.2.11", &[&shop()], AddressState::Held, 80)],

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Desired, Group, L4, ListenerId, Name, Reason,
+    Desired, L4, ListenerId, Name, NodeSecurityGroup, Reason,
     config::CloudDefaults,
     fact::ServicePort,
-    load_balancer::{Action, CloudTlsOptions, Outside, TlsProfile},
+    load_balancer::{Action, CloudOptions, CloudTlsOptions, TlsProfile},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{owner, put};
@@ -16,16 +16,16 @@ use super::clouds::{clouded, group, planned, usual, world};
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const CLASS: &str = "loadbalancer.openstack.org/class";
 
-fn outside(usual: CloudDefaults, annotations: &[(&str, &str)]) -> (World, Outside) {
+fn outside(usual: CloudDefaults, annotations: &[(&str, &str)]) -> (World, CloudOptions) {
     let shop = clouded(annotations);
     let world = world(usual, vec![put(&shop)]);
-    let outside = planned(&world, &shop).options.outside.clone().expect("a cloud is asked");
+    let outside = planned(&world, &shop).options.cloud.clone().expect("a cloud is asked");
     (world, outside)
 }
 
-fn opened(world: &World) -> Arc<Group> {
+fn opened(world: &World) -> Arc<NodeSecurityGroup> {
     match world.desire(&group()) {
-        Desired::Group(it) => it,
+        Desired::SecurityGroup(it) => it,
         other => panic!("{other:?}"),
     }
 }
@@ -54,7 +54,7 @@ fn an_unknown_class_and_an_unclear_internal_annotation_create_and_open_nothing()
     let mut shop = clouded(&[("seaway.dev/source-ranges", "10.0.0/8")]);
     shop.source_ranges = vec!["192.0.2.0/24".parse().expect("a network")];
     let it = super::clouds::world(usual(), vec![put(&shop)]);
-    assert!(!planned(&it, &shop).options.outside.as_ref().expect("a cloud is asked").off);
+    assert!(!planned(&it, &shop).options.cloud.as_ref().expect("a cloud is asked").off);
     let (world, _) = outside(usual(), &[(CLASS, "silver")]);
     assert!(world.problems()[0].fix.contains("gold"), "{:?}", world.problems());
 }
@@ -131,7 +131,7 @@ fn how_tls_is_spoken_and_who_is_sent_to_https_is_asked_of_a_cloud() {
     let it = super::clouds::world(usual(), vec![put(&shop)]);
     assert_eq!(it.problems(), []);
     let planned = planned(&it, &shop);
-    let outside = planned.options.outside.as_ref().expect("a cloud is asked");
+    let outside = planned.options.cloud.as_ref().expect("a cloud is asked");
     assert_eq!(outside.tls_terms, CloudTlsOptions { profile: TlsProfile::Modern, hsts: Some(3_600) });
     let open = ListenerId { l4: L4::Tcp, port: shop.ports[0].port };
     assert_eq!(outside.to_https, [open].into());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, Kind, ObjectRef, Reason, Unit,
-    config::{FrontDoor, Opens},
+    Change, Config, Desired, Fact, Kind, ObjectRef, Reason, Unit, WorkItem,
+    config::{FrontDoor, OpenPolicy},
     fact::{Endpoint, FactRef, HostReport, Meta, Node, Service, TargetPort},
     load_balancer::{Bind, CheckKind, MemberState},
 };
@@ -38,7 +38,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn world(changes: Vec<Change>) -> World {
     let roles = Roles { allocate: true, host: Some(HOST.into()) };
-    let front_door = FrontDoor { opens: Opens::Never, ..FrontDoor::default() };
+    let front_door = FrontDoor { opens: OpenPolicy::Never, ..FrontDoor::default() };
     let config = Config { front_door, ..Config::default() };
     let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(config));
     dry_run(&mut world, changes.into_iter().chain([host(&["192.0.2.5"], &[])]).chain(synced()));
@@ -121,7 +121,7 @@ fn a_node_that_is_left_out_cordoned_or_not_ready_gets_nothing_new() {
             world(vec![put(&shop), slice.clone(), put_node(&node("one", &["10.0.0.1"])), put_node(&two())]);
         assert_eq!(members(&world, &shop), ["10.0.0.1:30080*1", "10.0.0.2:30080*1"]);
         let dirt = world.apply(put_node(&changed));
-        assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{case}: {dirt:?}");
+        assert!(dirt.iter().any(|it| matches!(it, WorkItem::Pool(..))), "{case}: {dirt:?}");
         assert_eq!(members(&world, &shop), expected, "{case}");
     }
 }
@@ -248,7 +248,7 @@ fn what_a_host_beside_the_nodes_cannot_do_is_told_by_who_leads() {
     world.apply(Change::Put(Fact::Host(Arc::new(report("one")))));
     assert_eq!(told(&world), []);
     let dirt = world.apply(Change::Put(Fact::Host(Arc::new(report("bank")))));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
     assert_eq!(told(&world), [Reason::Unsupported, Reason::NoSuchPort]);
     world.apply(Change::Gone(FactRef::Host("bank".into())));
     assert_eq!(told(&world), []);
@@ -261,8 +261,8 @@ fn a_host_without_a_local_pod_does_not_serve_until_it_has_one() {
     let nodes = [node(HOST, &["10.0.0.9"]), node("one", &["10.0.0.1"])];
     let first = [pool(("192.0.2.10", "192.0.2.10")), put(&shop), slice];
     let mut world = world(first.into_iter().chain(nodes.iter().map(put_node)).collect());
-    let present = |world: &World| match world.desire(&Unit::Presence(HOST.into())) {
-        Desired::Presence(it) => it.addresses.len(),
+    let present = |world: &World| match world.desire(&Unit::HostAddresses(HOST.into())) {
+        Desired::HostAddresses(it) => it.addresses.len(),
         other => panic!("not present but {other:?}"),
     };
     let listeners = |world: &World| match world.desire(&unit(&owner(&shop))) {
@@ -276,12 +276,12 @@ fn a_host_without_a_local_pod_does_not_serve_until_it_has_one() {
     second.object.name = "shop-2".into();
     let dirt = world.apply(put_slice(&second));
     assert_eq!((listeners(&world), present(&world)), ((binds, 1), 1));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Presence(HOST.into()))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::HostAddresses(HOST.into()))), "{dirt:?}");
     assert_eq!(members(&world, &shop), ["10.1.0.9:80*1"]);
 
     let dirt = world.apply(Change::Gone(FactRef::Endpoints(second.object.clone(), 0)));
     assert_eq!((listeners(&world).1, present(&world)), (0, 0));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Presence(HOST.into()))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::HostAddresses(HOST.into()))), "{dirt:?}");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Deletion, Desired, Dirt, Outcome, Owner, Problem, Reason, Time, Unit,
-    config::{CloudDefaults, Orphans},
-    fact::{FactRef, Families, FamilyPolicy, Held, Service, ServiceKind},
+    Change, Config, Deletion, Desired, Outcome, Owner, Problem, Reason, Time, Unit, WorkItem,
+    config::{CloudDefaults, OrphanPolicy},
+    fact::{FactRef, Families, FamilyPolicy, FinalizerOwner, Service, ServiceKind},
     load_balancer::Family,
     outcome::UnitState,
 };
@@ -17,19 +17,19 @@ use super::clouds::{InCloud, clouded, group, second, unit};
 const CLASS: &str = "seaway.dev/somecloud";
 const HOUR: u64 = 3_600_000;
 
-fn config(orphans: Orphans) -> Arc<Config> {
+fn config(orphans: OrphanPolicy) -> Arc<Config> {
     let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
     Arc::new(Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), orphans, ..Config::default() })
 }
 
 fn shop() -> Service {
-    Service { held: Held::ByUs, ..clouded(&[]) }
+    Service { held: FinalizerOwner::ByUs, ..clouded(&[]) }
 }
 
 /// A controller that begins at this hour, with what the cluster says then.
 fn begins(hour: u64, services: &[Service]) -> World {
     let roles = Roles { allocate: true, host: None };
-    let mut world = World::new(roles, vec![Arc::new(InCloud)], config(Orphans::Report));
+    let mut world = World::new(roles, vec![Arc::new(InCloud)], config(OrphanPolicy::Report));
     world.apply(Change::Time(Time(hour * HOUR)));
     for change in services.iter().map(put).chain(synced()) {
         world.apply(change);
@@ -43,8 +43,8 @@ fn found(owner: &Owner) -> [Unit; 3] {
 }
 
 fn find(world: &mut World, units: &[Unit]) {
-    world.apply(Change::Surveyed(units.to_vec()));
-    units.iter().for_each(|it| _ = world.apply(Change::Found(it.clone())));
+    world.apply(Change::CloudInventory(units.to_vec()));
+    units.iter().for_each(|it| _ = world.apply(Change::FoundInCloud(it.clone())));
 }
 
 fn seen_absent(world: &mut World, unit: &Unit) {
@@ -54,7 +54,7 @@ fn seen_absent(world: &mut World, unit: &Unit) {
 }
 
 /// Its deletion waits: the limit is reached.
-fn limited(world: &mut World, unit: &Unit, owner: &Owner) -> Vec<Dirt> {
+fn limited(world: &mut World, unit: &Unit, owner: &Owner) -> Vec<WorkItem> {
     let problem = Problem::new(owner.object(), Reason::DeletionLimit, "its load balancer is not deleted now");
     let (state, problems) = (UnitState::UserMustFix, vec![(owner.clone(), problem)]);
     world.apply(Change::Outcome(Outcome {
@@ -72,16 +72,16 @@ fn says_limit(world: &World, owner: &Owner) -> bool {
 
 #[test]
 fn a_service_that_is_no_load_balancer_any_more_says_that_the_limit_keeps_what_it_had() {
-    for held in [Held::ByUs, Held::ByOthers] {
+    for held in [FinalizerOwner::ByUs, FinalizerOwner::ByOthers] {
         let was = Service { held, ..shop() };
         let (owner, its) = (owner(&was), unit(&owner(&was)));
-        let status = Dirt::Unit(Unit::Status(owner.clone()));
+        let status = WorkItem::Unit(Unit::Status(owner.clone()));
         let plain = Service { kind: ServiceKind::ClusterIp, ..was.clone() };
         // While it runs, and by a restart.
         let mut running = begins(1, &[was]);
         running.apply(put(&plain));
         let mut restarted = begins(1, &[plain]);
-        restarted.apply(Change::Found(its.clone()));
+        restarted.apply(Change::FoundInCloud(its.clone()));
         for world in [&mut running, &mut restarted] {
             assert!(!says_limit(world, &owner));
             assert!(limited(world, &its, &owner).contains(&status), "{held:?}");
@@ -104,13 +104,13 @@ fn a_service_that_is_no_load_balancer_any_more_says_that_the_limit_keeps_what_it
 
 #[test]
 fn a_service_that_is_released_is_told_nothing_of_a_limit_for_others_write_its_status() {
-    let was = Service { class: None, held: Held::ByOthers, ..shop() };
+    let was = Service { class: None, held: FinalizerOwner::ByOthers, ..shop() };
     let mut world = begins(1, std::slice::from_ref(&was));
     let nobodys = Arc::new(CloudDefaults { groups: true, ..CloudDefaults::default() });
     let clouds = [(CLASS.into(), nobodys)].into();
     world.apply(Change::Config(Arc::new(Config { clouds, classless: false, ..Config::default() })));
     let dirt = limited(&mut world, &unit(&owner(&was)), &owner(&was));
-    assert!(!dirt.contains(&Dirt::Unit(Unit::Status(owner(&was)))), "{dirt:?}");
+    assert!(!dirt.contains(&WorkItem::Unit(Unit::Status(owner(&was)))), "{dirt:?}");
 }
 
 fn orphans(world: &World) -> usize {
@@ -128,7 +128,7 @@ fn a_cluster_that_was_restored_from_a_backup_deletes_nothing() {
         // Made after the backup.
         None,
         // No load balancer yet when the backup was made; and one of one family.
-        Some(Service { kind: ServiceKind::ClusterIp, held: Held::No, ..shop() }),
+        Some(Service { kind: ServiceKind::ClusterIp, held: FinalizerOwner::No, ..shop() }),
         Some(Service { families: single, ..shop() }),
     ];
     for service in before {
@@ -157,7 +157,7 @@ fn a_store_that_was_set_back_under_a_controller_that_runs_deletes_nothing() {
     // It comes back, and all is as it was.
     world.apply(put(&shop()));
     assert!(matches!(world.desire(&units[0]), Desired::LoadBalancer(_)));
-    assert!(matches!(world.desire(&units[2]), Desired::Group(_)));
+    assert!(matches!(world.desire(&units[2]), Desired::SecurityGroup(_)));
     assert_eq!(orphans(&world), 0);
 }
 
@@ -178,7 +178,7 @@ fn a_deletion_that_was_seen_takes_everything_along_also_after_a_restart() {
         }
     }
     // One that nobody holds is gone at once.
-    let mut world = begins(1, &[Service { held: Held::No, ..shop() }]);
+    let mut world = begins(1, &[Service { held: FinalizerOwner::No, ..shop() }]);
     world.apply(Change::Gone(reference(&shop())));
     assert_eq!(world.desire(&unit(&owner(&shop()))), Desired::Absent);
 }
@@ -201,7 +201,7 @@ fn what_comes_back_within_a_day_goes_again_whoever_leads_then() {
         let dirt = next.apply(Change::Deletions(kept.clone()));
         assert_eq!(next.recalls(), before + 1);
         assert_eq!(next.desire(&units[0]), wanted, "at {hour}");
-        assert_eq!(dirt.contains(&Dirt::Unit(units[0].clone())), wanted == Desired::Absent, "at {hour}");
+        assert_eq!(dirt.contains(&WorkItem::Unit(units[0].clone())), wanted == Desired::Absent, "at {hour}");
         assert_eq!(orphans(&next), usize::from(wanted == Desired::Released), "at {hour}");
     }
     // Nor is a Service that lives again taken for one that was deleted.
@@ -231,14 +231,22 @@ fn the_group_stays_as_long_as_an_orphan_may_need_it_and_nobody_waits_for_that() 
     find(&mut world, &[unit(&owner(&other)), orphan.clone(), group()]);
     world.apply(put(&Service { leaving: true, ..other.clone() }));
     assert_eq!(world.desire(&group()), Desired::Released);
-    assert_eq!(world.desire(&Unit::Hold(owner(&other))), Desired::Held, "its load balancer is there");
+    assert_eq!(
+        world.desire(&Unit::Finalizer(owner(&other))),
+        Desired::Finalizer,
+        "its load balancer is there"
+    );
     seen_absent(&mut world, &unit(&owner(&other)));
     seen_absent(&mut world, &second(&owner(&other), Family::V6));
-    assert_eq!(world.desire(&Unit::Hold(owner(&other))), Desired::Absent, "it does not wait for the group");
+    assert_eq!(
+        world.desire(&Unit::Finalizer(owner(&other))),
+        Desired::Absent,
+        "it does not wait for the group"
+    );
     // Somebody deletes the orphan.
-    let dirt = world.apply(Change::Surveyed(vec![group()]));
+    let dirt = world.apply(Change::CloudInventory(vec![group()]));
     assert_eq!(orphans(&world), 0);
-    assert!(dirt.contains(&Dirt::Unit(group())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(group())), "{dirt:?}");
     assert_eq!(world.desire(&group()), Desired::Absent);
 }
 
@@ -247,9 +255,9 @@ fn who_wants_orphans_deleted_says_so() {
     let mut world = begins(1, &[]);
     let units = found(&owner(&shop()));
     find(&mut world, &units);
-    let dirt = world.apply(Change::Config(config(Orphans::Delete)));
+    let dirt = world.apply(Change::Config(config(OrphanPolicy::Delete)));
     for unit in &units {
-        assert!(dirt.contains(&Dirt::Unit(unit.clone())), "{unit}");
+        assert!(dirt.contains(&WorkItem::Unit(unit.clone())), "{unit}");
         assert_eq!(world.desire(unit), Desired::Absent, "{unit}");
     }
     assert_eq!(orphans(&world), 0);

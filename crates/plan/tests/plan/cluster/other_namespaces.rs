@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Config, Reason,
-    config::PoolRules,
+    config::AddressPoolRules,
     fact::{Service, TargetPort},
 };
 use seaway_plan::{Roles, World, dry_run};
@@ -27,9 +27,9 @@ fn sharing(namespace: &str, name: &str, ports: &[u16]) -> Service {
 #[test]
 fn whoever_has_a_port_of_a_shared_address_is_named_within_its_namespace_alone() {
     for (pools, namespace, told) in [
-        (PoolRules::default(), "other", "Service shop/secret"),
-        (PoolRules::CLUSTER, "shop", "Service shop/secret"),
-        (PoolRules::CLUSTER, "other", "a Service of another namespace"),
+        (AddressPoolRules::default(), "other", "Service shop/secret"),
+        (AddressPoolRules::CLUSTER, "shop", "Service shop/secret"),
+        (AddressPoolRules::CLUSTER, "other", "a Service of another namespace"),
     ] {
         let config = Config { pools, ..Config::default() };
         let mut world =

@@ -1,10 +1,10 @@
 //! Services of two families, where a cloud may have a load balancer for each.
 
 use seaway_model::{
-    Change, Desired, Dirt, Outcome, Owner, Unit,
-    fact::{Families, FamilyPolicy, Held, Service},
+    Change, Desired, Outcome, Owner, Unit, WorkItem,
+    fact::{Families, FamilyPolicy, FinalizerOwner, Service},
     load_balancer::Family,
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{ip, owner, put};
@@ -13,15 +13,16 @@ use super::clouds::{clouded, second, unit, usual, world};
 
 fn of_both(policy: FamilyPolicy) -> Service {
     let families = Families { policy, first: Some(Family::V6), second: Some(Family::V4) };
-    Service { families, held: Held::ByUs, ..clouded(&[]) }
+    Service { families, held: FinalizerOwner::ByUs, ..clouded(&[]) }
 }
 
 fn units(owner: &Owner) -> [Unit; 2] {
     [unit(owner), second(owner, Family::V4)]
 }
 
-fn told(world: &mut World, unit: Unit, state: UnitState, at: &[&str]) -> Vec<Dirt> {
-    let serving = at.iter().map(|it| Serving { ip: ip(it), protocol: seaway_model::L4::Tcp, port: 8080 });
+fn told(world: &mut World, unit: Unit, state: UnitState, at: &[&str]) -> Vec<WorkItem> {
+    let serving =
+        at.iter().map(|it| ServingSocket { ip: ip(it), protocol: seaway_model::L4::Tcp, port: 8080 });
     let serving = serving.collect();
     world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }))
 }
@@ -49,14 +50,14 @@ fn who_asks_for_one_again_keeps_its_first_and_the_second_goes() {
     let single = Families { policy: FamilyPolicy::Single, first: Some(Family::V6), second: None };
     let dirt = world.apply(put(&Service { families: single, ..shop.clone() }));
     let [first, second] = units(&shop_is);
-    assert!(dirt.contains(&Dirt::Unit(second.clone())), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(second.clone())), "{dirt:?}");
     assert_eq!(world.desire(&second), Desired::Absent);
     assert!(matches!(world.desire(&first), Desired::LoadBalancer(_)));
     // Found in the cloud by one who knows of no second.
     told(&mut world, second.clone(), UnitState::Absent, &[]);
-    assert_eq!(world.apply(Change::Found(second.clone())), [Dirt::Unit(second.clone())]);
+    assert_eq!(world.apply(Change::FoundInCloud(second.clone())), [WorkItem::Unit(second.clone())]);
     world.apply(put(&shop));
-    assert_eq!(world.apply(Change::Found(second)), [], "it is wanted again");
+    assert_eq!(world.apply(Change::FoundInCloud(second)), [], "it is wanted again");
 }
 
 #[test]
@@ -66,13 +67,13 @@ fn a_service_that_leaves_is_held_until_both_were_seen_absent_also_one_it_had_bef
         Families { second: None, ..of_both(FamilyPolicy::Single).families },
     ] {
         let shop = Service { families, ..of_both(FamilyPolicy::Prefer) };
-        let (hold, [first, second]) = (Unit::Hold(owner(&shop)), units(&owner(&shop)));
+        let (hold, [first, second]) = (Unit::Finalizer(owner(&shop)), units(&owner(&shop)));
         let mut world = world(usual(), vec![put(&shop)]);
         world.apply(put(&Service { leaving: true, ..shop }));
         told(&mut world, first, UnitState::Absent, &[]);
-        assert_eq!(world.desire(&hold), Desired::Held);
+        assert_eq!(world.desire(&hold), Desired::Finalizer);
         let dirt = told(&mut world, second, UnitState::Absent, &[]);
-        assert!(dirt.contains(&Dirt::Unit(hold.clone())), "{dirt:?}");
+        assert!(dirt.contains(&WorkItem::Unit(hold.clone())), "{dirt:?}");
         assert_eq!(world.desire(&hold), Desired::Absent);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use seaway_model::{
     Address, AddressState, Change, Config, Desired, Fact, Kind, ObjectRef, Outcome, Problem, Reason, Status,
     Time, Unit,
-    config::PoolRules,
-    fact::{FactRef, Held, Service, TargetPort},
+    config::AddressPoolRules,
+    fact::{FactRef, FinalizerOwner, Service, TargetPort},
     outcome::UnitState,
 };
 use seaway_plan::{Roles, World};
@@ -15,7 +15,7 @@ use seaway_testkit::facts::{ip, owner, pool, put, service, shop, synced};
 use super::scene::{PUBLIC, applied, heard, written};
 
 pub(super) fn cluster() -> Arc<Config> {
-    Arc::new(Config { pools: PoolRules::CLUSTER, ..Config::default() })
+    Arc::new(Config { pools: AddressPoolRules::CLUSTER, ..Config::default() })
 }
 
 /// A controller of a cluster that leads, and has written what it has given.
@@ -122,7 +122,7 @@ fn addresses_that_were_lost_together_with_their_pools_stay_with_whom_they_were_p
     let (old, young) = (published("old", "192.0.2.18"), published("young", "192.0.2.17"));
     // Another controller's word; and what is still held had its address from a cloud.
     let theirs = Service { published_by_us: false, ..published("theirs", "192.0.2.16") };
-    let clouds = Service { held: Held::ByUs, ..published("clouds", "192.0.2.15") };
+    let clouds = Service { held: FinalizerOwner::ByUs, ..published("clouds", "192.0.2.15") };
     let told = || vec![put(&old), put(&young), put(&theirs), put(&clouds), heard(applied("a", 9))];
     let has = |world: &World, it: &Service| status(world, it).addresses;
     let mut world = World::new(Roles::default(), Vec::new(), cluster());

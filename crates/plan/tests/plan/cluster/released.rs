@@ -9,7 +9,7 @@ use std::{
 use seaway_model::{
     Address, AddressState, Change, Desired, Fact, L4, Outcome, Owner, Unit,
     fact::{FactRef, HostReport, Service, TargetPort},
-    outcome::{Serving, UnitState},
+    outcome::{ServingSocket, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop};
@@ -113,7 +113,7 @@ fn release(world: &mut World, owner: &Owner, at: IpAddr, version: u64) {
     }
 }
 
-fn concluded(unit: Unit, state: UnitState, serving: Vec<Serving>) -> Change {
+fn concluded(unit: Unit, state: UnitState, serving: Vec<ServingSocket>) -> Change {
     Change::Outcome(Outcome { unit, state, facts: Vec::new(), problems: Vec::new(), serving })
 }
 
@@ -137,7 +137,7 @@ fn thousands_that_are_released_while_a_host_says_nothing_are_not_all_looked_at_f
 fn an_address_is_free_once_the_last_who_serves_it_says_that_he_serves_it_no_more() {
     let at = ip("192.0.2.10");
     let other = service("other", &[("", 80, TargetPort::Number(80))]);
-    let socket = |port| Serving { ip: at, protocol: L4::Tcp, port };
+    let socket = |port| ServingSocket { ip: at, protocol: L4::Tcp, port };
     let mut world = controller(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop())]);
     world.apply(Change::Leads(true));
     world.apply(written("192.0.2.10", &[&shop()], AddressState::Held, 5));

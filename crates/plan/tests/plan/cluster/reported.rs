@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seaway_model::{
     Change, Owner, Problem, Reason, Status,
-    outcome::{Outcome, Serving, Unfinished, UnitState},
+    outcome::{Outcome, ServingSocket, UnfinishedAttempt, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{ip, owner, put};
@@ -33,18 +33,22 @@ fn an_attempt_that_fails_or_waits_takes_nothing_back() {
         state: UnitState::Done,
         facts: Vec::new(),
         problems: vec![problem("as it was")],
-        serving: vec![Serving { ip: ip(AT), protocol: seaway_model::L4::Tcp, port: shop.ports[0].port }],
+        serving: vec![ServingSocket {
+            ip: ip(AT),
+            protocol: seaway_model::L4::Tcp,
+            port: shop.ports[0].port,
+        }],
     };
     world.apply(Change::Outcome(reported));
     let before = status(&world, &whose);
     assert!(before.ready && !before.unreported && before.problems.len() == 1, "{before:?}");
     for state in [failed(), UnitState::Pending(Duration::from_secs(1))] {
-        world.apply(Change::Unfinished(Unfinished { unit: unit.clone(), state, problems: None }));
+        world.apply(Change::Unfinished(UnfinishedAttempt { unit: unit.clone(), state, problems: None }));
         assert_eq!(status(&world, &whose), before);
     }
     // What is refused is a wish; what stands goes on serving.
     let problems = Some(vec![problem("refused")]);
-    let refused = Unfinished { unit: unit.clone(), state: UnitState::UserMustFix, problems };
+    let refused = UnfinishedAttempt { unit: unit.clone(), state: UnitState::UserMustFix, problems };
     world.apply(Change::Unfinished(refused));
     let now = status(&world, &whose);
     assert_eq!((now.ready, &now.serving), (true, &before.serving));
@@ -54,7 +58,7 @@ fn an_attempt_that_fails_or_waits_takes_nothing_back() {
     let mut moved = shop.clone();
     moved.ports[0].port = 8443;
     world.apply(put(&moved));
-    world.apply(Change::Unfinished(Unfinished { unit, state: failed(), problems: None }));
+    world.apply(Change::Unfinished(UnfinishedAttempt { unit, state: failed(), problems: None }));
     let now = status(&world, &whose);
     assert_eq!((now.ready, now.serving), (false, Vec::new()));
 }
@@ -64,7 +68,11 @@ fn until_a_driver_has_reported_nobody_knows() {
     let shop = clouded(&[]);
     let whose = owner(&shop);
     let mut world = world(usual(), vec![put(&shop)]);
-    world.apply(Change::Unfinished(Unfinished { unit: unit(&whose), state: failed(), problems: None }));
+    world.apply(Change::Unfinished(UnfinishedAttempt {
+        unit: unit(&whose),
+        state: failed(),
+        problems: None,
+    }));
     let now = status(&world, &whose);
     assert!(!now.ready && now.unreported, "{now:?}");
     let nobody = Outcome {

@@ -73,8 +73,8 @@ pub(crate) fn applied(name: &str, applied: u64) -> HostReport {
 }
 
 pub(crate) fn present(world: &World) -> Vec<String> {
-    match world.desire(&Unit::Presence(HOST.into())) {
-        Desired::Presence(present) => present.addresses.keys().map(ToString::to_string).collect(),
+    match world.desire(&Unit::HostAddresses(HOST.into())) {
+        Desired::HostAddresses(present) => present.addresses.keys().map(ToString::to_string).collect(),
         other => panic!("not present but {other:?}"),
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Dirt, Fact, Outcome, Unit,
+    Change, Fact, Outcome, Unit, WorkItem,
     config::{CloudDefaults, CloudNetworking},
     fact::{Endpoint, Families, FamilyPolicy, Service},
     load_balancer::{CheckKind, Family, HealthCheck},
-    outcome::{Serving, Shown, UnitState},
+    outcome::{PublishedAs, ServingSocket, UnitState},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{endpoint, ip, owner, put, put_slice, slice, synced};
@@ -57,7 +57,7 @@ fn nodes_are_chosen_by_their_labels_whenever_these_change() {
     let mut world = world(workers, nodes().into_iter().chain([put(&shop)]).collect());
     assert_eq!(names(&world, &shop), ["one", "two"]);
     let dirt = world.apply(labelled("one", "10.0.0.1", &[("role", "else")]));
-    assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(Unit::LoadBalancer(..), _))), "{dirt:?}");
+    assert!(dirt.iter().any(|it| matches!(it, WorkItem::Pool(Unit::LoadBalancer(..), _))), "{dirt:?}");
     assert_eq!(names(&world, &shop), ["two"]);
     // A Service that says something itself is not bound by what is usual.
     let own = select("role=else");
@@ -68,7 +68,7 @@ fn nodes_are_chosen_by_their_labels_whenever_these_change() {
 /// Addresses, by name, of members that only the file leaves out.
 fn passed_over(world: &World, service: &Service) -> Vec<String> {
     let it = planned(world, service);
-    let outside = it.options.outside.as_ref().expect("a cloud serves it");
+    let outside = it.options.cloud.as_ref().expect("a cloud serves it");
     outside.passed_over.values().flatten().map(|it| it.node.clone().unwrap_or_default().to_string()).collect()
 }
 
@@ -118,7 +118,7 @@ fn local_asks_every_node_whether_it_has_pods_unless_somebody_wants_no_probes() {
         assert_eq!(members(&it, &shop), [("one".to_owned(), 1), ("zero".to_owned(), 0)]);
         let it = planned(&it, &shop);
         let pool = it.pools.values().next().expect("a pool").clone();
-        (pool.health.clone(), it.options.outside.as_ref().is_some_and(|it| it.monitored))
+        (pool.health.clone(), it.options.cloud.as_ref().is_some_and(|it| it.monitored))
     };
     let healthz = |it: &HealthCheck| {
         it.port == Some(31_000)
@@ -142,12 +142,12 @@ fn an_address_in_a_cloud_is_told_as_its_service_wants_it() {
     let proxy = ("loadbalancer.openstack.org/proxy-protocol", "true");
     let named = ("loadbalancer.openstack.org/hostname", "shop.example");
     for (usual, annotations, expected) in [
-        (usual(), &[][..], Shown::Vip),
-        (usual(), &[proxy], Shown::Proxy),
-        (suffixed(), &[], Shown::Vip),
-        (suffixed(), &[proxy], Shown::Suffixed("nip.io".into())),
-        (suffixed(), &[proxy, named], Shown::Name("shop.example".into())),
-        (usual(), &[named], Shown::Name("shop.example".into())),
+        (usual(), &[][..], PublishedAs::Vip),
+        (usual(), &[proxy], PublishedAs::Proxy),
+        (suffixed(), &[], PublishedAs::Vip),
+        (suffixed(), &[proxy], PublishedAs::Suffixed("nip.io".into())),
+        (suffixed(), &[proxy, named], PublishedAs::Name("shop.example".into())),
+        (usual(), &[named], PublishedAs::Name("shop.example".into())),
     ] {
         let shop = clouded(annotations);
         let world = world(usual, vec![put(&shop)]);
@@ -162,7 +162,7 @@ fn a_name_that_is_to_be_told_later_is_told() {
     for annotations in [&[("loadbalancer.openstack.org/hostname", "shop.example")][..], &[]] {
         let shop = clouded(annotations);
         let dirt = world.apply(put(&shop));
-        assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop)))), "{annotations:?}: {dirt:?}");
+        assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop)))), "{annotations:?}: {dirt:?}");
     }
 }
 
@@ -188,7 +188,7 @@ fn what_is_asked_of_both_families_follows_from_the_policy() {
         let shop = dual(policy);
         let it = world(usual, vec![put(&shop)]);
         let it = planned(&it, &shop);
-        let outside = it.options.outside.clone().expect("a cloud is asked");
+        let outside = it.options.cloud.clone().expect("a cloud is asked");
         assert_eq!((&outside.families[..], it.binds.len()), (families, needed), "{policy:?}");
         assert_eq!(outside.both, policy == FamilyPolicy::Require);
     }
@@ -199,7 +199,7 @@ fn what_is_asked_of_both_families_follows_from_the_policy() {
         let shop = Service { families: Families { policy, ..four_first.families }, ..four_first.clone() };
         let it = world(no_v6(), vec![put(&shop)]);
         let it = planned(&it, &shop);
-        let outside = it.options.outside.clone().expect("a cloud is asked");
+        let outside = it.options.cloud.clone().expect("a cloud is asked");
         assert_eq!((&outside.families[..], it.binds.len()), (&[Family::V4][..], 1), "{policy:?}");
         // What is there with both keeps both, while its Service wants them.
         let withheld = Some(Family::V6).filter(|_| policy != FamilyPolicy::Single);
@@ -228,8 +228,8 @@ fn a_node_of_two_families_is_a_member_by_both_where_both_are_wanted() {
 fn the_first_family_is_told_first_and_more_than_is_needed_is_well() {
     let shop = dual(FamilyPolicy::Prefer);
     let mut world = world(usual(), vec![put(&shop)]);
-    let serving = |at: &str| Serving { ip: ip(at), protocol: seaway_model::L4::Tcp, port: 8080 };
-    let tell = |world: &mut World, serving: Vec<Serving>| {
+    let serving = |at: &str| ServingSocket { ip: ip(at), protocol: seaway_model::L4::Tcp, port: 8080 };
+    let tell = |world: &mut World, serving: Vec<ServingSocket>| {
         let (unit, state) = (unit(&owner(&shop)), UnitState::Done);
         let outcome = Outcome { unit, state, facts: Vec::new(), problems: Vec::new(), serving };
         world.apply(Change::Outcome(outcome));
@@ -248,7 +248,7 @@ fn where_nobody_says_where_it_is_it_is_beside_its_nodes() {
     let beside = |usual: CloudDefaults, annotations: &[(&str, &str)]| -> Vec<String> {
         let shop = clouded(annotations);
         let world = world(usual, vec![labelled("one", "10.0.0.1", &[("ssd", "")]), put(&shop)]);
-        let outside = planned(&world, &shop).options.outside.clone().expect("a cloud is asked");
+        let outside = planned(&world, &shop).options.cloud.clone().expect("a cloud is asked");
         outside.beside.iter().map(|it| it.name.to_string()).collect()
     };
     assert_eq!(beside(usual(), &[]), [""; 0]);
@@ -263,7 +263,7 @@ fn labels_that_change_while_all_is_told_again_count_when_it_was_told() {
     let nodes = [("one", "10.0.0.1"), ("two", "10.0.0.2")]
         .map(|(name, at)| labelled(name, at, &[("role", "worker")]));
     let mut world = world(usual(), nodes.into_iter().chain([put(&shop)]).collect());
-    world.apply(Change::SetBack);
+    world.apply(Change::SourceRestored);
     world.apply(labelled("two", "10.0.0.2", &[("role", "else")]));
     assert_eq!(names(&world, &shop), ["one", "two"]);
     synced().into_iter().for_each(|it| _ = world.apply(it));

@@ -55,7 +55,7 @@ fn what_the_restored_cluster_says_counts_in_whatever_order_it_is_told() {
     let services = || vec![put(&shop()), missing(&other())];
     for told in [[address(), services()], [services(), address()]] {
         let mut world = after_the_backup();
-        tell(&mut world, vec![Change::SetBack]);
+        tell(&mut world, vec![Change::SourceRestored]);
         assert!(!world.is_settled(), "nothing is planned before all was told");
         tell(&mut world, told.concat());
         assert!(!world.is_settled());
@@ -71,7 +71,7 @@ fn what_the_restored_cluster_says_counts_in_whatever_order_it_is_told() {
 #[test]
 fn whoever_is_there_still_keeps_an_address_of_his_own_and_not_the_one_that_is_another_s_again() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), put(&other())]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), put(&other())]);
     tell(&mut world, vec![written("192.0.2.10", &[&shop()], AddressState::Held, 80)]);
     tell(&mut world, synced());
     assert_eq!(owners(&world, "192.0.2.10"), [owner(&shop())]);
@@ -81,7 +81,7 @@ fn whoever_is_there_still_keeps_an_address_of_his_own_and_not_the_one_that_is_an
 #[test]
 fn what_a_host_applied_before_is_not_taken_for_the_release_of_an_address_since() {
     let mut world = after_the_backup();
-    tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other())]);
+    tell(&mut world, vec![Change::SourceRestored, put(&shop()), missing(&other())]);
     tell(&mut world, vec![written("192.0.2.10", &[&shop()], AddressState::Held, 80)]);
     // As it was told last, or is told by a host that has not noticed yet.
     tell(&mut world, vec![heard(applied("a", 500))]);
@@ -101,7 +101,7 @@ fn what_a_host_applied_before_is_not_taken_for_the_release_of_an_address_since()
 #[test]
 fn what_a_host_heard_first_counts_as_soon_as_it_is_heard_by_who_leads() {
     let mut world = controller(vec![pool(PUBLIC), put(&shop())]);
-    tell(&mut world, vec![Change::Leads(true), Change::SetBack]);
+    tell(&mut world, vec![Change::Leads(true), Change::SourceRestored]);
     tell(&mut world, vec![written("192.0.2.10", &[&shop()], AddressState::Held, 4), heard(applied("a", 4))]);
     tell(&mut world, synced());
     tell(&mut world, vec![heard(applied("a", 9)), Change::Gone(FactRef::Object(owner(&shop()).object()))]);
@@ -118,12 +118,14 @@ fn a_host_says_from_then_on_how_far_it_is_by_the_versions_of_the_restored_cluste
     let here = |version: u64, epoch: u64| heard(HostReport { epoch, ..applied(HOST, version) });
     tell(&mut world, vec![written("192.0.2.10", &[], AddressState::Releasing, 500), here(500, 0)]);
     assert_eq!(world.said().map(|it| it.applied), Some(500));
-    tell(&mut world, vec![Change::SetBack]);
+    tell(&mut world, vec![Change::SourceRestored]);
     assert_eq!(world.said(), None, "nothing is said while all is told again");
     tell(&mut world, vec![written("192.0.2.10", &[], AddressState::Releasing, 80)]);
     tell(&mut world, synced());
     assert!(world.said().is_some_and(|it| it.applied <= 80), "{:?}", world.said());
-    let Desired::Presence(wanted) = world.desire(&Unit::Presence(HOST.into())) else { panic!("a host") };
+    let Desired::HostAddresses(wanted) = world.desire(&Unit::HostAddresses(HOST.into())) else {
+        panic!("a host")
+    };
     assert_eq!(wanted.as_of, 80);
     // What began before the store was set back ends, or is told again.
     let late = HostReport { holds: [ip("192.0.2.10")].into(), ..applied(HOST, 500) };
@@ -133,7 +135,7 @@ fn a_host_says_from_then_on_how_far_it_is_by_the_versions_of_the_restored_cluste
     tell(&mut world, vec![here(80, wanted.epoch), here(500, 0)]);
     assert_eq!(world.said().map(|it| it.applied), Some(80));
     // A second time, before all was told again.
-    tell(&mut world, vec![Change::SetBack, Change::SetBack, here(80, 1)]);
+    tell(&mut world, vec![Change::SourceRestored, Change::SourceRestored, here(80, 1)]);
     tell(&mut world, synced());
     assert_eq!(world.said().map(|it| it.applied), Some(1));
     assert_eq!(present(&world), [""; 0]);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    AddressState, Change, Config, Desired, Dirt, Fact, Kind, Reason, Time, Unit,
-    config::Opens,
+    AddressState, Change, Config, Desired, Fact, Kind, Reason, Time, Unit, WorkItem,
+    config::OpenPolicy,
     fact::{FactRef, HostReport, Namespace, Secret, Service, TargetPort},
 };
 use seaway_plan::{Roles, World};
@@ -26,9 +26,9 @@ fn whoever_begins_to_lead_goes_on_with_what_was_written() {
 
     let dirt = world.apply(Change::Leads(true));
     let claims: Vec<&Unit> =
-        dirt.iter().map(Dirt::unit).filter(|it| matches!(it, Unit::Address(_))).collect();
+        dirt.iter().map(WorkItem::unit).filter(|it| matches!(it, Unit::Address(_))).collect();
     assert_eq!(claims, [&Unit::Address(ip("192.0.2.10")), &Unit::Address(ip("192.0.2.18"))]);
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop())))));
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop())))));
     let Desired::Address(kept) = world.desire(&Unit::Address(ip("192.0.2.17"))) else { panic!("it stays") };
     assert_eq!(kept.owners, [owner(&shop())]);
 
@@ -36,7 +36,7 @@ fn whoever_begins_to_lead_goes_on_with_what_was_written() {
     assert_eq!(world.apply(Change::Leads(false)), []);
     assert_eq!(world.apply(held("192.0.2.12", &[&other])), []);
     let dirt = world.apply(Change::Leads(true));
-    assert!(!dirt.contains(&Dirt::Unit(Unit::Address(ip("192.0.2.12")))), "{dirt:?}");
+    assert!(!dirt.contains(&WorkItem::Unit(Unit::Address(ip("192.0.2.12")))), "{dirt:?}");
     let Desired::Address(taken) = world.desire(&Unit::Address(ip("192.0.2.12"))) else { panic!("it stays") };
     assert_eq!(taken.owners, [owner(&other)]);
 }
@@ -46,7 +46,7 @@ fn an_address_that_somebody_else_rewrote_is_written_again_by_who_leads() {
     let mut world = controller(vec![pool(PUBLIC), put(&shop()), held("192.0.2.17", &[&shop()])]);
     world.apply(Change::Leads(true));
     let dirt = world.apply(held("192.0.2.17", &[]));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Address(ip("192.0.2.17")))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Address(ip("192.0.2.17")))), "{dirt:?}");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn what_somebody_else_wrote_over_ours_is_looked_at_again_by_who_leads() {
     let object = owner(&shop()).object();
     assert_eq!(world.apply(Change::Overwritten(object.clone())), []);
     world.apply(Change::Leads(true));
-    assert_eq!(world.apply(Change::Overwritten(object)), [Dirt::Unit(Unit::Status(owner(&shop())))]);
+    assert_eq!(world.apply(Change::Overwritten(object)), [WorkItem::Unit(Unit::Status(owner(&shop())))]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_controller_calls_served_what_a_live_host_says_it_serves() {
         }
         let status = world.status(&owner(&shop())).expect("it is ours");
         assert_eq!((status.addresses, status.ready), (vec![at], served), "{case}");
-        let told = dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop()))));
+        let told = dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop()))));
         assert!(told || !served, "{case}: {dirt:?}");
     }
 }
@@ -111,7 +111,7 @@ fn a_host_that_moves_on_dirties_only_the_statuses_of_what_it_applied() {
     world.apply(heard(applied("a", 5)));
     assert_eq!(world.apply(heard(applied("a", 5))), []);
     let dirt = world.apply(heard(applied("a", 9)));
-    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop())))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Status(owner(&shop())))), "{dirt:?}");
     assert_eq!(world.apply(heard(applied("a", 20))), []);
 }
 
@@ -224,7 +224,7 @@ fn who_becomes_ours_by_a_new_configuration_keeps_the_address_of_before() {
         (has(&world, &new), has(&world, &robbed)),
         (vec!["192.0.2.12".into()], vec!["192.0.2.13".into()])
     );
-    let writes = |at: &str| dirt.contains(&Dirt::Unit(Unit::Address(ip(at))));
+    let writes = |at: &str| dirt.contains(&WorkItem::Unit(Unit::Address(ip(at))));
     assert!(writes("192.0.2.11") && writes("192.0.2.12") && writes("192.0.2.13"), "{dirt:?}");
     // And back: what they had is free, once it is nowhere.
     world.apply(Change::Config(Arc::new(Config { classless: false, ..Config::default() })));
@@ -247,7 +247,7 @@ fn secrets_are_wanted_while_somebody_names_them() {
     let secret = |name: &str| seaway_model::ObjectRef::new(Kind::Secret, "default", name);
     let door = |opens| seaway_model::config::FrontDoor { opens, ..Default::default() };
     let config = |opens| Arc::new(Config { front_door: door(opens), ..Config::default() });
-    let mut world = World::new(Roles::default(), Vec::new(), config(Opens::Never));
+    let mut world = World::new(Roles::default(), Vec::new(), config(OpenPolicy::Never));
     assert_eq!(world.secrets(), None, "nobody knows yet");
     let mut shop = shop();
     shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
@@ -266,7 +266,7 @@ fn secrets_are_wanted_while_somebody_names_them() {
     assert_eq!(world.secrets(), Some([].into()));
     // Nobody asks while nobody needs one: whoever names the first is not told that there is none before it was asked for.
     world.apply(Change::Gone(FactRef::Object(secret("shop-tls"))));
-    world.apply(Change::NotAsked(Kind::Secret));
+    world.apply(Change::NotWatched(Kind::Secret));
     shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
     world.apply(put(&shop));
     assert!(!reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
@@ -284,6 +284,6 @@ fn secrets_are_wanted_while_somebody_names_them() {
     world.apply(Change::Gone(FactRef::Object(secret("shop-tls"))));
     assert!(reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
     // A front door that shows all certificates wants them all.
-    world.apply(Change::Config(config(Opens::WhenNeeded)));
+    world.apply(Change::Config(config(OpenPolicy::WhenNeeded)));
     assert_eq!(world.secrets(), None);
 }

@@ -1,6 +1,6 @@
 //! Hosts that are not heard of any more: they may go on serving, and nobody can tell.
 
-use seaway_model::{AddressState, Change, Kind, ObjectRef, Unit, Unreported, fact::FactRef};
+use seaway_model::{AddressState, Change, Kind, ObjectRef, Unit, UnreportedHostState, fact::FactRef};
 use seaway_plan::World;
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop};
 
@@ -20,7 +20,7 @@ fn released() -> World {
         Change::Leads(true),
         heard(applied("a", 5)),
         heard(applied("b", 5)),
-        Change::Silent("b".into()),
+        Change::HostSilent("b".into()),
         Change::Gone(FactRef::Object(owner(&shop()).object())),
         written(AT, &[], AddressState::Releasing, 7),
         heard(applied("a", 7)),
@@ -74,7 +74,7 @@ fn a_silent_host_serves_nobody_as_far_as_is_told() {
     world.apply(Change::Leads(true));
     world.apply(heard(applied("b", 5)));
     assert_eq!(world.who_serves(&owner(&shop())), ["b".into()]);
-    world.apply(Change::Silent("b".into()));
+    world.apply(Change::HostSilent("b".into()));
     assert_eq!(world.who_serves(&owner(&shop())), []);
 }
 
@@ -89,7 +89,7 @@ fn what_was_given_out_before_a_host_fell_silent_it_may_have_heard_of_since_its_l
         put(&shop()),
         written(AT, &[&shop()], AddressState::Held, 6),
         heard(applied("a", 6)),
-        Change::Silent("b".into()),
+        Change::HostSilent("b".into()),
         Change::Gone(FactRef::Object(owner(&shop()).object())),
         written(AT, &[], AddressState::Releasing, 7),
         heard(applied("a", 7)),
@@ -109,7 +109,7 @@ fn what_was_given_out_after_a_host_fell_silent_it_never_had() {
         Change::Leads(true),
         heard(applied("a", 5)),
         heard(applied("b", 5)),
-        Change::Silent("b".into()),
+        Change::HostSilent("b".into()),
         put(&shop()),
         written(AT, &[&shop()], AddressState::Held, 6),
         heard(applied("a", 6)),
@@ -122,15 +122,15 @@ fn what_was_given_out_after_a_host_fell_silent_it_never_had() {
     assert!(is_free(&world));
 }
 
-fn unreported(life: Unreported) -> Change {
-    Change::Unreported("b".into(), life)
+fn unreported(life: UnreportedHostState) -> Change {
+    Change::HostUnreported("b".into(), life)
 }
 
 /// `b` begins and serves the shop's address; it is cut off before its first report.
 fn begun(then: Vec<Change>) -> World {
     let mut world =
         controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
-    let before = [Change::Leads(true), heard(applied("a", 5)), unreported(Unreported::Lives)];
+    let before = [Change::Leads(true), heard(applied("a", 5)), unreported(UnreportedHostState::Lives)];
     let after = [
         Change::Gone(FactRef::Object(owner(&shop()).object())),
         written(AT, &[], AddressState::Releasing, 7),
@@ -145,7 +145,7 @@ fn begun(then: Vec<Change>) -> World {
 #[test]
 fn a_host_that_never_reported_may_hold_whatever_was_written_while_it_lived() {
     let node = Change::Gone(FactRef::Object(ObjectRef::new(Kind::Node, "", "b")));
-    for end in [heard(applied("b", 7)), unreported(Unreported::Gone), node] {
+    for end in [heard(applied("b", 7)), unreported(UnreportedHostState::Gone), node] {
         let mut world = begun(vec![]);
         assert!(!is_free(&world));
         let told = world.problems();
@@ -157,7 +157,7 @@ fn a_host_that_never_reported_may_hold_whatever_was_written_while_it_lived() {
     // It lives and hears of the shop after it began, and its Lease ends.
     let later = |ends_first: bool| {
         let mut changes = vec![
-            unreported(Unreported::Silent),
+            unreported(UnreportedHostState::Silent),
             put(&service("late", &[])),
             written("192.0.2.11", &[&service("late", &[])], AddressState::Held, 6),
         ];
@@ -181,7 +181,7 @@ fn a_host_that_never_reported_may_hold_whatever_was_written_while_it_lived() {
 /// It is told by one who looks at Leases, its report by another.
 #[test]
 fn a_host_that_has_reported_is_no_host_without_a_report() {
-    for life in [Unreported::Lives, Unreported::Silent, Unreported::Gone] {
+    for life in [UnreportedHostState::Lives, UnreportedHostState::Silent, UnreportedHostState::Gone] {
         let mut world =
             controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
         for change in [Change::Leads(true), heard(applied("b", 9)), unreported(life)] {

@@ -3,7 +3,7 @@
 use seaway_model::{
     L4, ListenerId,
     fact::{Service, ServicePort},
-    load_balancer::{CloudHeaders, ProbeKind, Protocol, ProxyVersion},
+    load_balancer::{CloudHeaders, CloudHealthMonitorType, Protocol, ProxyVersion},
 };
 use seaway_testkit::facts::put;
 
@@ -78,7 +78,7 @@ fn headers_are_asked_of_the_ports_that_are_named_and_http_is_spoken_there() {
     let found: Vec<_> = ports(&service).into_iter().map(|(port, protocol, _)| (port, protocol)).collect();
     assert_eq!(found, [(80, Protocol::Opaque), (443, Protocol::Http), (5432, Protocol::Opaque)]);
     let world = world(usual(), vec![put(&service)]);
-    let outside = planned(&world, &service).options.outside.clone().expect("a cloud is asked");
+    let outside = planned(&world, &service).options.cloud.clone().expect("a cloud is asked");
     let tls = ListenerId { l4: L4::Tcp, port: 443 };
     assert_eq!(outside.headers, [(tls, CloudHeaders { proto: true, port: true })].into());
 }
@@ -100,15 +100,15 @@ fn probes_and_certificates_are_said_of_single_ports() {
     let asked = |annotations: &[(&str, &str)]| {
         let service = three(annotations);
         let world = world(usual(), vec![put(&service)]);
-        planned(&world, &service).options.outside.clone().expect("a cloud is asked")
+        planned(&world, &service).options.cloud.clone().expect("a cloud is asked")
     };
     let probe = asked(&[("seaway.dev/cloud-monitor-type", "tls:TLS-HELLO,80:HTTP")]).probe;
     assert_eq!(
         [80, 443, 5432].map(|it| probe.at(at(it))),
-        [Some((ProbeKind::Http, true)), Some((ProbeKind::TlsHello, true)), None]
+        [Some((CloudHealthMonitorType::Http, true)), Some((CloudHealthMonitorType::TlsHello, true)), None]
     );
     let probe = asked(&[("seaway.dev/cloud-monitor-type", "PING,80:HTTP")]).probe;
-    assert_eq!(probe.at(at(443)), Some((ProbeKind::Ping, true)), "of all others");
+    assert_eq!(probe.at(at(443)), Some((CloudHealthMonitorType::Ping, true)), "of all others");
     let (one, two) = ("https://kms/v1/containers/1", "https://kms/v1/containers/2");
     let of_ports = format!("443:{one},db:{two}");
     let tls = asked(&[("seaway.dev/tls-container", &of_ports)]).tls.expect("it ends");

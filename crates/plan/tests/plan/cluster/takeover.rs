@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     AddressState, Change, Config, Desired, Kind, Reason, Unit,
-    config::{Adopt, AdoptMode, Canary, PoolRules},
+    config::{AddressPoolRules, AdoptMode, AdoptionConfig, AdoptionSelector},
     fact::{FactRef, Service, TargetPort},
 };
 use seaway_plan::{NotAdopted, Roles, World};
@@ -26,11 +26,11 @@ fn theirs(name: &str) -> Service {
     Service { published: vec![ip(THEIRS)], ..named(name) }
 }
 
-fn config(adopt: Adopt) -> Arc<Config> {
-    Arc::new(Config { pools: PoolRules::CLUSTER, adopt, ..Config::default() })
+fn config(adopt: AdoptionConfig) -> Arc<Config> {
+    Arc::new(Config { pools: AddressPoolRules::CLUSTER, adopt, ..Config::default() })
 }
 
-fn leader(adopt: Adopt, changes: Vec<Change>) -> World {
+fn leader(adopt: AdoptionConfig, changes: Vec<Change>) -> World {
     let mut world = World::new(Roles::default(), Vec::new(), config(adopt));
     for change in changes.into_iter().chain(synced()) {
         world.apply(change);
@@ -39,8 +39,8 @@ fn leader(adopt: Adopt, changes: Vec<Change>) -> World {
     world
 }
 
-fn adopting(mode: AdoptMode) -> Adopt {
-    Adopt { mode, native: mode, ..Adopt::default() }
+fn adopting(mode: AdoptMode) -> AdoptionConfig {
+    AdoptionConfig { mode, native: mode, ..AdoptionConfig::default() }
 }
 
 fn why(world: &World) -> Vec<NotAdopted> {
@@ -50,7 +50,7 @@ fn why(world: &World) -> Vec<NotAdopted> {
 #[test]
 fn what_another_controller_published_is_left_to_it_and_given_to_nobody_else() {
     let (old, new) = (theirs("old"), named("new"));
-    let mut world = leader(Adopt::default(), vec![pool(PUBLIC), put(&old), put(&new)]);
+    let mut world = leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&old), put(&new)]);
     assert!(world.status(&owner(&old)).is_none(), "nothing is planned for it");
     assert!(!matches!(world.desire(&Unit::Status(owner(&old))), Desired::Status(_)), "nor written");
     assert_eq!(status(&world, &new).addresses, [ip("192.0.2.11")]);
@@ -68,7 +68,7 @@ fn what_another_controller_published_is_left_to_it_and_given_to_nobody_else() {
 fn nobody_is_given_an_address_that_another_controller_gave_to_a_service_of_no_interest_to_seaway() {
     let other = Service { class: Some("metallb.io/metallb".into()), ..theirs("other") };
     for theirs in [theirs("old"), other] {
-        let none = Config { classless: false, pools: PoolRules::CLUSTER, ..Config::default() };
+        let none = Config { classless: false, pools: AddressPoolRules::CLUSTER, ..Config::default() };
         let mut new = named("new");
         new.class = none.classes.first().cloned();
         let start = |changes: Vec<Change>| {
@@ -103,7 +103,7 @@ fn nobody_is_given_an_address_that_another_controller_gave_to_a_service_of_no_in
 #[test]
 fn what_waits_for_adoption_is_anybodys_once_its_service_is_deleted() {
     let (old, new) = (theirs("old"), Service { load_balancer_ip: Some(THEIRS.into()), ..named("new") });
-    let mut world = leader(Adopt::default(), vec![pool(PUBLIC), put(&old), put(&new)]);
+    let mut world = leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&old), put(&new)]);
     assert!(status(&world, &new).addresses.is_empty());
     tell(&mut world, Change::Gone(FactRef::Object(owner(&old).object())));
     assert_eq!(status(&world, &new).addresses, [ip(THEIRS)]);
@@ -113,13 +113,16 @@ fn what_waits_for_adoption_is_anybodys_once_its_service_is_deleted() {
 fn whoever_is_asked_for_takes_over_with_the_address_that_was_published() {
     let (old, new) = (theirs("old"), named("new"));
     let all = vec![put(&new), put(&old), pool(PUBLIC)];
-    let only = |name: &str| Canary { names: vec![("default".into(), name.into())], ..Canary::default() };
+    let only = |name: &str| AdoptionSelector {
+        names: vec![("default".into(), name.into())],
+        ..AdoptionSelector::default()
+    };
     let table = [
         (adopting(AdoptMode::Observe), false),
         (adopting(AdoptMode::Ask), false),
         (adopting(AdoptMode::All), true),
-        (Adopt { only: only("other"), ..adopting(AdoptMode::All) }, false),
-        (Adopt { only: only("old"), ..adopting(AdoptMode::All) }, true),
+        (AdoptionConfig { only: only("other"), ..adopting(AdoptMode::All) }, false),
+        (AdoptionConfig { only: only("old"), ..adopting(AdoptMode::All) }, true),
     ];
     for (adopt, taken) in table {
         let mut world = leader(adopt.clone(), all.clone());
@@ -148,15 +151,15 @@ fn whoever_is_asked_for_takes_over_with_the_address_that_was_published() {
 #[test]
 fn a_setting_may_change_and_what_is_adopted_stays_so() {
     let old = theirs("old");
-    let mut world = leader(Adopt::default(), vec![pool(PUBLIC), put(&old)]);
+    let mut world = leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&old)]);
     tell(&mut world, Change::Config(config(adopting(AdoptMode::All))));
     assert_eq!(why(&world), [NotAdopted::Next]);
     assert_eq!(world.adopt(1).0, 1);
-    tell(&mut world, Change::Config(config(Adopt::default())));
+    tell(&mut world, Change::Config(config(AdoptionConfig::default())));
     assert!(world.status(&owner(&old)).is_some());
     // After a restart its Address tells, whatever its status says.
     let held = written(THEIRS, &[&old], AddressState::Held, 5);
-    let world = leader(Adopt::default(), vec![pool(PUBLIC), put(&old), held]);
+    let world = leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&old), held]);
     assert_eq!(status(&world, &old).addresses, [ip(THEIRS)]);
     assert!(!status(&world, &old).takes_over, "but what the other wrote last is not overwritten");
 }
@@ -165,7 +168,7 @@ fn a_setting_may_change_and_what_is_adopted_stays_so() {
 fn a_host_serves_what_was_taken_over_once_that_is_written() {
     let old = theirs("old");
     let roles = Roles { allocate: false, host: Some(HOST.into()) };
-    let mut world = World::new(roles, vec![Arc::new(OnHost)], config(Adopt::default()));
+    let mut world = World::new(roles, vec![Arc::new(OnHost)], config(AdoptionConfig::default()));
     for change in [put(&old)].into_iter().chain(synced()) {
         world.apply(change);
     }
@@ -178,14 +181,15 @@ fn a_host_serves_what_was_taken_over_once_that_is_written() {
 #[test]
 fn what_seaway_published_itself_is_nobody_elses() {
     let own = Service { published_by_us: true, ..theirs("own") };
-    let world = leader(Adopt::default(), vec![pool(PUBLIC), put(&own)]);
+    let world = leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&own)]);
     let told = status(&world, &own);
     assert_eq!((told.addresses, told.takes_over), (vec![ip(THEIRS)], true));
 }
 
 #[test]
 fn whoever_writes_after_us_takes_nothing_away() {
-    let mut world = leader(Adopt::default(), vec![pool(PUBLIC), put(&named("own")), heard(applied("a", 9))]);
+    let mut world =
+        leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&named("own")), heard(applied("a", 9))]);
     assert!(status(&world, &named("own")).ready);
     let rival = Service { published: vec![ip("203.0.113.9")], ..named("own") };
     tell(&mut world, put(&rival));
@@ -196,8 +200,8 @@ fn whoever_writes_after_us_takes_nothing_away() {
 #[test]
 fn who_has_an_address_is_served_though_no_default_driver_says_so_any_more() {
     let shop = named("shop");
-    let none = Config { classless: false, pools: PoolRules::CLUSTER, ..Config::default() };
-    let mut world = leader(Adopt::default(), vec![pool(PUBLIC), put(&shop)]);
+    let none = Config { classless: false, pools: AddressPoolRules::CLUSTER, ..Config::default() };
+    let mut world = leader(AdoptionConfig::default(), vec![pool(PUBLIC), put(&shop)]);
     tell(&mut world, Change::Config(Arc::new(none.clone())));
     let told = status(&world, &shop);
     assert_eq!(told.addresses, [ip(THEIRS)]);

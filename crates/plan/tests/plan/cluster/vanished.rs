@@ -1,7 +1,7 @@
 //! Addresses whose objects were deleted by hand, or all at once with their definition.
 
 use seaway_model::{
-    AddressState, Change, Desired, Dirt, Unit,
+    AddressState, Change, Desired, Unit, WorkItem,
     fact::{FactRef, Service},
 };
 use seaway_plan::World;
@@ -72,7 +72,7 @@ fn the_leader_writes_it_again_and_publishes_it_meanwhile() {
     tell(&mut world, heard(applied("a", 5)));
     assert_eq!(status(&world, &shop()).addresses, [ip(AT)]);
     let dirt = world.apply(vanished());
-    assert!(dirt.contains(&Dirt::Unit(Unit::Address(ip(AT)))), "{dirt:?}");
+    assert!(dirt.contains(&WorkItem::Unit(Unit::Address(ip(AT)))), "{dirt:?}");
     match world.desire(&Unit::Address(ip(AT))) {
         Desired::Address(it) => assert_eq!(it.owners, [owner(&shop())]),
         other => panic!("no Address but {other:?}"),

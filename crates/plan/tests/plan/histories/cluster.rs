@@ -11,9 +11,9 @@ use std::{
 
 use seaway_model::{
     Address, Change, Desired, Fact, Owner, Unit,
-    bgp::BgpWanted,
-    fact::{FactRef, Held, HostReport, Service},
-    unit::{Place, Present},
+    bgp::DesiredBgp,
+    fact::{FactRef, FinalizerOwner, HostReport, Service},
+    unit::{HostAddresses, Place},
 };
 use seaway_plan::Layer2Wanted;
 use seaway_testkit::facts::{HOST, ip, owner, put, synced};
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// What the host is to announce, now.
-    pub(super) fn announced(&self) -> (Option<BgpWanted>, Option<Layer2Wanted>) {
+    pub(super) fn announced(&self) -> (Option<DesiredBgp>, Option<Layer2Wanted>) {
         self.host.announced()
     }
 
@@ -95,7 +95,7 @@ impl Cluster {
                 self.put_service(service)
             }
             Event::NoService(number) => match self.service(number) {
-                Some(it) if it.held == Held::No => self.delete_service(&it),
+                Some(it) if it.held == FinalizerOwner::No => self.delete_service(&it),
                 Some(it) => self.put_service(Service { leaving: true, ..it }),
                 None => Ok(()),
             },
@@ -151,7 +151,7 @@ impl Cluster {
         // They are in its object.
         let of = owner(service);
         self.made.remove(&Unit::Status(of.clone()));
-        self.made.remove(&Unit::Hold(of));
+        self.made.remove(&Unit::Finalizer(of));
         self.tell_all(Change::Gone(FactRef::Object(owner(service).object())))
     }
 
@@ -199,11 +199,12 @@ impl Cluster {
                 }
                 return Ok(());
             }
-            (Unit::Hold(owner), _) => {
-                let held = if desired == Desired::Held { Held::ByUs } else { Held::No };
+            (Unit::Finalizer(owner), _) => {
+                let held =
+                    if desired == Desired::Finalizer { FinalizerOwner::ByUs } else { FinalizerOwner::No };
                 self.report_made(unit.clone(), desired)?;
                 match self.service_of(owner) {
-                    Some(it) if it.leaving && held == Held::No => self.delete_service(&it)?,
+                    Some(it) if it.leaving && held == FinalizerOwner::No => self.delete_service(&it)?,
                     Some(it) if it.held != held => self.put_service(Service { held, ..it })?,
                     _ => {}
                 }
@@ -211,7 +212,7 @@ impl Cluster {
             }
             // Nothing is made for whom nobody holds.
             (Unit::LoadBalancer(..), Desired::LoadBalancer(it))
-                if it.options.outside.as_ref().is_some_and(|it| it.unheld) =>
+                if it.options.cloud.as_ref().is_some_and(|it| it.unheld) =>
             {
                 return self.controllers[self.leads].park(unit);
             }
@@ -343,8 +344,8 @@ impl Cluster {
             .filter(|it| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)))
             .cloned()
             .collect();
-        process.start([Change::Surveyed(clouds.clone())]);
-        process.start(clouds.into_iter().map(Change::Found));
+        process.start([Change::CloudInventory(clouds.clone())]);
+        process.start(clouds.into_iter().map(Change::FoundInCloud));
         self.controllers[which] = process;
     }
 
@@ -405,17 +406,17 @@ impl Cluster {
     /// What the leader and the host want, of all Units that are there or could be.
     pub(super) fn plans(&self) -> Made {
         let mut units: BTreeSet<Unit> = self.made().into_keys().collect();
-        units.insert(Unit::Presence(HOST.into()));
+        units.insert(Unit::HostAddresses(HOST.into()));
         units.extend((10..20).map(|last| Unit::Address(ip(&format!("192.0.2.{last}")))));
         for fact in self.objects.values() {
             if let Fact::Service(it) = fact {
                 let owner = owner(it);
                 units.extend(process::units_of(&owner));
-                units.extend([Unit::Status(owner.clone()), Unit::Hold(owner)]);
+                units.extend([Unit::Status(owner.clone()), Unit::Finalizer(owner)]);
             }
         }
         let of_host =
-            |unit: &Unit| matches!(unit, Unit::Presence(_) | Unit::LoadBalancer(Place::Host { .. }, _));
+            |unit: &Unit| matches!(unit, Unit::HostAddresses(_) | Unit::LoadBalancer(Place::Host { .. }, _));
         let of = |unit: &Unit| match of_host(unit) {
             true => self.host.desire(unit),
             false => self.controllers[self.leads].desire(unit),
@@ -430,7 +431,7 @@ impl Cluster {
 /// By which writing of Addresses a host knows what it does is no part of what it does.
 fn without_versions(desired: Desired) -> Desired {
     match desired {
-        Desired::Presence(it) => Desired::Presence(Present { as_of: 0, ..it }),
+        Desired::HostAddresses(it) => Desired::HostAddresses(HostAddresses { as_of: 0, ..it }),
         it => it,
     }
 }

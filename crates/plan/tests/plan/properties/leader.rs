@@ -7,8 +7,8 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Change, Config, Desired, Dirt, Fact, Outcome, Owner, Status, Time, Unit,
-    config::PoolRules,
+    Address, AddressState, Change, Config, Desired, Fact, Outcome, Owner, Status, Time, Unit, WorkItem,
+    config::AddressPoolRules,
     fact::{FactRef, HostReport, Service},
     outcome::UnitState,
 };
@@ -66,7 +66,7 @@ pub(super) struct Leader {
 }
 
 fn new_world() -> World {
-    let config = Config { pools: PoolRules::CLUSTER, ..Config::default() };
+    let config = Config { pools: AddressPoolRules::CLUSTER, ..Config::default() };
     let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
     world.apply(Change::Time(Time(0)));
     world
@@ -105,7 +105,7 @@ impl Leader {
         }
         self.tell(Change::Leads(true))?;
         let silent: Vec<usize> = self.hosts.iter().filter(|(_, it)| it.silent).map(|(at, _)| *at).collect();
-        silent.into_iter().try_for_each(|it| self.tell(Change::Silent(name(it).into())))
+        silent.into_iter().try_for_each(|it| self.tell(Change::HostSilent(name(it).into())))
     }
 
     /// Tells it, and writes what is wanted since.
@@ -114,7 +114,7 @@ impl Leader {
         self.work(dirt)
     }
 
-    fn work(&mut self, mut dirt: Vec<Dirt>) -> Result<(), String> {
+    fn work(&mut self, mut dirt: Vec<WorkItem>) -> Result<(), String> {
         for _ in 0..10_000 {
             let Some(next) = dirt.pop() else { return Ok(()) };
             let Unit::Address(ip) = *next.unit() else { continue };
@@ -228,8 +228,8 @@ impl Leader {
         (self.services, self.addresses, self.said) = (services, addresses, said);
         self.epoch += 1;
         self.version = if bumped { self.version + 1_000 } else { version };
-        let all = [Change::SetBack].into_iter().chain(shuffled(all, seed)).chain(synced());
-        let dirt: Vec<Dirt> = all.flat_map(|it| self.world.apply(it)).collect();
+        let all = [Change::SourceRestored].into_iter().chain(shuffled(all, seed)).chain(synced());
+        let dirt: Vec<WorkItem> = all.flat_map(|it| self.world.apply(it)).collect();
         self.work(dirt)
     }
 
@@ -275,7 +275,7 @@ impl Leader {
         match self.hosts.get_mut(&at) {
             Some(host) if !host.silent => {
                 host.silent = true;
-                self.tell(Change::Silent(name(at).into()))
+                self.tell(Change::HostSilent(name(at).into()))
             }
             _ => Ok(()),
         }

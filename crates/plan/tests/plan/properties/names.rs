@@ -8,7 +8,7 @@ use std::{
 use proptest::prelude::*;
 use seaway_model::{
     Change, Config, Desired, Fact, Kind, LbKey, Name, Owner, Time, Unit,
-    config::{FrontDoor, HostOwners, OtherHosts},
+    config::{FrontDoor, HostOwners, UnlistedHosts},
     fact::{FactRef, NameOwner, Service, ServiceKind, TargetPort},
     load_balancer::{Action, HostPattern},
     unit::Place,
@@ -88,7 +88,7 @@ struct Cluster {
 }
 
 fn begun(door: &OnHost, told: Vec<Change>) -> World {
-    let owners = HostOwners { others: OtherHosts::First, ..HostOwners::default() };
+    let owners = HostOwners { others: UnlistedHosts::First, ..HostOwners::default() };
     let config = Config { front_door: FrontDoor { owners, ..FrontDoor::default() }, ..Config::default() };
     let roles = Roles { allocate: true, host: Some(HOST.into()) };
     let mut world = World::new(roles, vec![Arc::new(door.clone())], Arc::new(config));

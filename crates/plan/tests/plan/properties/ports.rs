@@ -9,9 +9,9 @@ use std::{
 use proptest::prelude::*;
 use seaway_model::{
     Change, Config, Fact, Owner, Time,
-    config::PoolRules,
+    config::AddressPoolRules,
     fact::{AddressPool, FactRef, HostReport, Meta, Node, Service, TargetPort},
-    outcome::{PortStatus, Serving},
+    outcome::{PortStatus, ServingSocket},
 };
 use seaway_plan::{Roles, World};
 use seaway_testkit::{
@@ -100,7 +100,7 @@ impl Cluster {
 
     /// One that begins now, and is told all in any order.
     fn started(&self, host: Option<usize>, seed: u64) -> World {
-        let config = Config { pools: PoolRules::CLUSTER, ..Config::default() };
+        let config = Config { pools: AddressPoolRules::CLUSTER, ..Config::default() };
         let host_name = host.map(|at| name(at).as_str().into());
         let mut world = World::new(Roles { allocate: false, host: host_name }, Vec::new(), Arc::new(config));
         world.apply(Change::Time(Time(0)));
@@ -153,7 +153,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn who(&self, world: &World) -> BTreeMap<Serving, Owner> {
+    fn who(&self, world: &World) -> BTreeMap<ServingSocket, Owner> {
         let owners = self.services.values().map(owner);
         let ports = owners.flat_map(|owner| {
             let ports = world.status(&owner).map(|it| it.ports).unwrap_or_default();
@@ -171,7 +171,7 @@ proptest! {
     fn who_starts_gives_each_port_of_hosts_addresses_to_whom_it_was_given(
         events in prop::collection::vec(any_event(), 0..40), seed in any::<u64>(),
     ) {
-        let config = Config { pools: PoolRules::CLUSTER, ..Config::default() };
+        let config = Config { pools: AddressPoolRules::CLUSTER, ..Config::default() };
         let controller = World::new(Roles::default(), Vec::new(), Arc::new(config));
         let mut cluster = Cluster { controller, services: BTreeMap::new(), hosts: BTreeSet::new() };
         cluster.happens(&Event::Restart(0))?;

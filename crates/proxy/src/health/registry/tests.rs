@@ -171,8 +171,8 @@ fn each_change_says_from_what_to_what_and_why() {
     assert_eq!(
         told,
         [
-            (Standing::Usable, Standing::Failed, "refused"),
-            (Standing::Failed, Standing::Usable, "checks succeeded")
+            (MemberAvailability::Usable, MemberAvailability::Failed, "refused"),
+            (MemberAvailability::Failed, MemberAvailability::Usable, "checks succeeded")
         ]
     );
 }
@@ -206,9 +206,9 @@ fn a_connection_that_goes_on_keeps_checks_awake() {
     checks.admit(at_leisure("one", &[A, B]));
     let awake = checks.used("one", 5);
     let member = checks.pools[&PoolId("one".into())].live().members[1].clone();
-    member.engage();
+    member.begin_connection();
     assert!(!checks.suspend_if_idle(awake[0], 10 * MINUTE) && !checks.suspend_if_idle(awake[1], 10 * MINUTE));
-    member.disengage();
+    member.end_connection();
     assert!(!checks.suspend_if_idle(awake[0], 11 * MINUTE - 1), "it was there until now");
     assert!(checks.suspend_if_idle(awake[0], 11 * MINUTE));
 }

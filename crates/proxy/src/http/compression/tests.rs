@@ -4,7 +4,7 @@ use seaway_model::{
     Kind, ObjectRef, Owner, PoolId,
     load_balancer::{BasicAuth, Rule},
 };
-use seaway_wire::http::{Limits, Reading};
+use seaway_wire::http::{Limits, ReadProgress};
 
 use super::*;
 
@@ -12,20 +12,20 @@ const BROWSER: &str = "Accept-Encoding: gzip, deflate, br, zstd\r\n";
 const PAGE: &str = "Content-Type: text/html; charset=utf-8\r\nContent-Length: 2000\r\n";
 
 fn rule() -> Rule {
-    Rule::everything_to(Owner::Config("test".into()), PoolId("members".into()))
+    Rule::forward_all(Owner::Config("test".into()), PoolId("members".into()))
 }
 
 /// What becomes of a response, and the lines that it gets.
-fn coded(by: &Compression, rule: &Rule, asked: &str, answered: &str) -> (Coding, String) {
+fn coded(by: &Compression, rule: &Rule, asked: &str, answered: &str) -> (ContentCoding, String) {
     let head = format!("{asked}\r\n");
     let mut request = Request::default();
-    assert_eq!(request.read(head.as_bytes(), &Limits::default()), Reading::Whole, "{asked}");
-    let wanted = Wanted::of(by, rule, false, head.as_bytes(), &request);
+    assert_eq!(request.read(head.as_bytes(), &Limits::default()), ReadProgress::Whole, "{asked}");
+    let wanted = CompressionNegotiation::of(by, rule, false, head.as_bytes(), &request);
     let head = format!("{answered}\r\n");
     let mut response = Response::default();
     assert_eq!(
         response.read(head.as_bytes(), request.method, &Limits::default()),
-        Reading::Whole,
+        ReadProgress::Whole,
         "{answered}"
     );
     let coded = wanted.coding(head.as_bytes(), &response);
@@ -80,16 +80,16 @@ fn what_a_client_accepts_is_what_it_gets() {
             &get(&format!("Accept-Encoding: {accepts}\r\n")),
             &ok(PAGE),
         );
-        assert_eq!(coding, if expected { Coding::Gzip } else { Coding::Varies }, "{accepts}");
+        assert_eq!(coding, if expected { ContentCoding::Gzip } else { ContentCoding::Varies }, "{accepts}");
     }
     let twice = get("Accept-Encoding: br\r\nAccept-Encoding: gzip\r\n");
-    assert_eq!(coded(&Compression::default(), &rule(), &twice, &ok(PAGE)).0, Coding::Gzip);
-    assert_eq!(coded(&Compression::default(), &rule(), &get(""), &ok(PAGE)).0, Coding::Varies);
+    assert_eq!(coded(&Compression::default(), &rule(), &twice, &ok(PAGE)).0, ContentCoding::Gzip);
+    assert_eq!(coded(&Compression::default(), &rule(), &get(""), &ok(PAGE)).0, ContentCoding::Varies);
 }
 
 #[test]
 fn what_cannot_or_must_not_be_compressed_stays_as_it_is() {
-    use Coding::{AsItIs, Gzip, Varies};
+    use ContentCoding::{AsItIs, Gzip, Varies};
     let (page, browser) = (ok(PAGE), get(BROWSER));
     let more = |fields: &str| ok(&format!("{PAGE}{fields}"));
     let of = |kind: &str| ok(&format!("Content-Type: {kind}\r\nContent-Length: 2000\r\n"));
@@ -160,12 +160,16 @@ fn private_responses_are_compressed_only_if_the_service_says_so() {
         (guarded, "", ok(PAGE)),
     ] {
         let asked = get(&format!("{BROWSER}{fields}"));
-        assert_eq!(coded(&Compression::default(), &rule, &asked, &answered).0, Coding::Varies, "{fields}");
-        assert_eq!(coded(&private, &rule, &asked, &answered).0, Coding::Gzip, "{fields}");
+        assert_eq!(
+            coded(&Compression::default(), &rule, &asked, &answered).0,
+            ContentCoding::Varies,
+            "{fields}"
+        );
+        assert_eq!(coded(&private, &rule, &asked, &answered).0, ContentCoding::Gzip, "{fields}");
     }
     let (head, mut request) = (get(BROWSER) + "\r\n", Request::default());
-    assert_eq!(request.read(head.as_bytes(), &Limits::default()), Reading::Whole);
-    let known = |by| Wanted::of(by, &rule(), true, head.as_bytes(), &request).is_taken;
+    assert_eq!(request.read(head.as_bytes(), &Limits::default()), ReadProgress::Whole);
+    let known = |by| CompressionNegotiation::of(by, &rule(), true, head.as_bytes(), &request).is_taken;
     assert_eq!((known(&Compression::default()), known(&private)), (false, true), "by a certificate");
 }
 
@@ -174,11 +178,11 @@ fn the_types_of_a_service_are_instead_of_the_usual_ones() {
     let types = ["text/*".into(), "application/x-own".into()].to_vec();
     let own = Compression { types, private: false };
     for (kind, expected) in [
-        ("text/event-stream", Coding::Gzip),
-        ("Text/Plain", Coding::Gzip),
-        ("application/x-own", Coding::Gzip),
-        ("application/json", Coding::AsItIs),
-        ("textile/a", Coding::AsItIs),
+        ("text/event-stream", ContentCoding::Gzip),
+        ("Text/Plain", ContentCoding::Gzip),
+        ("application/x-own", ContentCoding::Gzip),
+        ("application/json", ContentCoding::AsItIs),
+        ("textile/a", ContentCoding::AsItIs),
     ] {
         let answered = ok(&format!("Content-Type: {kind}\r\n"));
         assert_eq!(coded(&own, &rule(), &get(BROWSER), &answered).0, expected, "{kind}");
@@ -212,7 +216,8 @@ fn the_head_says_what_was_done() {
     {
         assert_eq!(coded(&usual, &rule(), &get(asked), stored).1, expected);
     }
-    let is_replaced = |coding, name: &[u8]| CodedHead { coding, ..CodedHead::default() }.replaces(name);
-    assert!(is_replaced(Coding::Gzip, b"ETag") && is_replaced(Coding::Gzip, b"accept-ranges"));
-    assert!(!is_replaced(Coding::Varies, b"etag") && !is_replaced(Coding::Gzip, b"vary"));
+    let is_replaced =
+        |coding, name: &[u8]| CompressedHead { coding, ..CompressedHead::default() }.replaces(name);
+    assert!(is_replaced(ContentCoding::Gzip, b"ETag") && is_replaced(ContentCoding::Gzip, b"accept-ranges"));
+    assert!(!is_replaced(ContentCoding::Varies, b"etag") && !is_replaced(ContentCoding::Gzip, b"vary"));
 }

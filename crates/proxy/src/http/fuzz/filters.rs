@@ -12,14 +12,14 @@ use seaway_model::{
     },
 };
 use seaway_snapshot::{RequestParts, RouteMatch, Routes};
-use seaway_wire::http::{Limits, Method, Reading, Request, Response};
+use seaway_wire::http::{Limits, Method, ReadProgress, Request, Response};
 
 use super::super::{
-    compression::Wanted,
+    compression::CompressionNegotiation,
     cors as origins,
-    grpc::Outcome,
-    heads::{Changes, ForwardedClient},
-    question,
+    grpc::GrpcStatusSource,
+    heads::{ForwardedClient, HeaderModifier},
+    request_head,
     rules::{RequestChanges, RequestView, redirected, rewritten},
 };
 
@@ -28,7 +28,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn rule(filters: Vec<Filter>) -> Rule {
-    Rule { filters, ..Rule::everything_to(Owner::Config("fuzz".into()), PoolId("members".into())) }
+    Rule { filters, ..Rule::forward_all(Owner::Config("fuzz".into()), PoolId("members".into())) }
 }
 
 /// How a call ended is told by the first `grpc-status`: before the messages, or else after them. Lines of the input are
@@ -42,7 +42,7 @@ pub fn grpc(bytes: &[u8]) {
     }
     head.extend_from_slice(b"\r\n");
     let mut response = Response::default();
-    if response.read(&head, Method::Post, &Limits::default()) != Reading::Whole {
+    if response.read(&head, Method::Post, &Limits::default()) != ReadProgress::Whole {
         return;
     }
     let named = |text: &[u8], name: &str| {
@@ -54,7 +54,7 @@ pub fn grpc(bytes: &[u8]) {
     };
     let is_call = named(fields, "content-type").is_some_and(|it| it.starts_with(b"application/grpc"));
     let code = named(fields, "grpc-status").or_else(|| named(trailers, "grpc-status").filter(|_| is_call));
-    let outcome = Outcome::of(&head, &response);
+    let outcome = GrpcStatusSource::of(&head, &response);
     assert_eq!(outcome.status(302, trailers), code.map_or(302, |it| status_of(&it)));
 }
 
@@ -79,7 +79,7 @@ pub fn cors(bytes: &[u8]) {
     }
     head.extend_from_slice(b"\r\n");
     let mut request = Request::default();
-    if request.read(&head, &Limits::default()) != Reading::Whole {
+    if request.read(&head, &Limits::default()) != ReadProgress::Whole {
         return;
     }
     let seen = RequestView { head: &head, request: &request };
@@ -161,7 +161,7 @@ pub fn rules(bytes: &[u8]) {
     }
     head.extend_from_slice(b"\r\n");
     let mut request = Request::default();
-    if request.read(&head, &Limits::default()) != Reading::Whole {
+    if request.read(&head, &Limits::default()) != ReadProgress::Whole {
         return;
     }
     let seen = RequestView { head: &head, request: &request };
@@ -228,7 +228,7 @@ fn rewrites(seen: &RequestView<'_>, found: RouteMatch, by: &str) {
     ] {
         let rule = rule(vec![filter]);
         let mut out = Vec::new();
-        question::target(&mut out, seen.head, seen.request, rewritten(&rule, found, seen));
+        request_head::target(&mut out, seen.head, seen.request, rewritten(&rule, found, seen));
         assert!(
             out.iter().all(|byte| *byte > b' ' && *byte != 0x7f),
             "{} is no one target",
@@ -244,7 +244,7 @@ fn rewrites(seen: &RequestView<'_>, found: RouteMatch, by: &str) {
 /// Only for who names gzip, or all codings, and has shown nothing of who it is.
 fn compresses(seen: &RequestView<'_>) {
     let (by, rule) = (Compression::default(), rule(Vec::new()));
-    let is_taken = Wanted::of(&by, &rule, false, seen.head, seen.request).is_taken;
+    let is_taken = CompressionNegotiation::of(&by, &rule, false, seen.head, seen.request).is_taken;
     let fields =
         || seen.request.fields.iter().map(|it| (it.name.of(seen.head).to_ascii_lowercase(), it.value));
     let names =

@@ -6,7 +6,7 @@ use std::{
     task::{Poll, ready},
 };
 
-use seaway_wire::http2::{Connection, Key};
+use seaway_wire::http2::{Connection, StreamKey};
 
 use super::{
     super::{stream_inbox::StreamInbox, task_state::TaskState},
@@ -17,7 +17,7 @@ impl H2Connection {
     /// Takes a piece of what came on a stream. `Ok(0)`: the body is over.
     pub(in super::super) fn poll_take(
         &self,
-        key: Key,
+        key: StreamKey,
         mut take: impl FnMut(&[u8]),
     ) -> Poll<io::Result<usize>> {
         let mut connection = self.state_mut();
@@ -60,7 +60,7 @@ impl H2Connection {
     }
 
     /// Waits until something of a body can be said. A stream that is over takes what it is given, and says so.
-    pub(in super::super) fn poll_takes(&self, task_state: &Rc<TaskState>, key: Key) -> Poll<()> {
+    pub(in super::super) fn poll_takes(&self, task_state: &Rc<TaskState>, key: StreamKey) -> Poll<()> {
         let connection = self.state();
         if self.is_over() || connection.is_closed(key) {
             return Poll::Ready(());
@@ -76,7 +76,7 @@ impl H2Connection {
     pub(in super::super) fn poll_say(
         &self,
         task_state: &Rc<TaskState>,
-        key: Key,
+        key: StreamKey,
         bytes: &[u8],
         ends: bool,
     ) -> Poll<io::Result<usize>> {
@@ -91,7 +91,7 @@ impl H2Connection {
             self.wait_for_window(&connection, task_state);
             return Poll::Pending;
         }
-        let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
+        let count = connection.send_data(key, piece, ends && piece.len() == bytes.len());
         self.wake();
         Poll::Ready(Ok(count))
     }
@@ -105,7 +105,7 @@ impl H2Connection {
     }
 
     /// The caller needs the stream no more.
-    pub(in super::super) fn let_go(&self, key: Key) {
+    pub(in super::super) fn let_go(&self, key: StreamKey) {
         let mut connection = self.connection();
         let unread = connection.with(key).map_or(0, StreamInbox::unread);
         connection.let_go(key, unread);

@@ -16,7 +16,8 @@ use std::{
 
 use super::{
     super::{
-        h2_connection::H2Connection, serve::Client, task_state::TaskState, worker_context::WorkerContext,
+        h2_connection::H2Connection, serve::DownstreamClient, task_state::TaskState,
+        worker_context::WorkerContext,
     },
     handle::H2Handle,
     stalled::StalledConnections,
@@ -60,7 +61,7 @@ pub(in super::super) struct Upstream {
     /// Streams that clients have, together and each, by the place of its memory.
     streams: Cell<usize>,
     by_client: RefCell<HashMap<usize, u32>>,
-    claims: RefCell<Slab<Claim>>,
+    claims: RefCell<Slab<StreamClaim>>,
     reclaims_at: Cell<u64>,
     /// Who waits for a connection and has a place, who has no stream yet, and who has some.
     placed: RefCell<VecDeque<Rc<TaskState>>>,
@@ -76,7 +77,7 @@ pub(in super::super) struct StreamReservation {
 }
 
 /// What other clients need to know of a reserved stream.
-struct Claim {
+struct StreamClaim {
     client: usize,
     /// Its task.
     task_state: Rc<TaskState>,
@@ -203,7 +204,7 @@ impl Upstream {
     }
 
     /// This client does not have to wait for a stream.
-    pub(super) fn is_free(&self, client: &Client) -> bool {
+    pub(super) fn is_free(&self, client: &DownstreamClient) -> bool {
         let has = self.streams_of(Rc::as_ptr(&client.downstream.memory) as usize);
         let open = || self.connections.borrow().len().saturating_add(self.opening.get());
         let may_open = || open() < Upstream::most_connections(has.saturating_add(1));
@@ -213,7 +214,7 @@ impl Upstream {
     /// Waits for a stream. `None`: none is free in time, or the client is gone.
     pub(super) async fn wait_for_stream(
         self: &Rc<Self>,
-        client: &Client,
+        client: &DownstreamClient,
         patience: u64,
     ) -> Option<StreamReservation> {
         let memory = &client.downstream.memory;
@@ -244,8 +245,12 @@ impl Upstream {
         self.streams.set(self.streams.get().saturating_add(1));
         // Where one gets on, the next one may, too.
         self.wake_some(1);
-        let claim =
-            Claim { client: key, task_state: client.task_state.clone(), stalled: NEVER, is_reclaimed: false };
+        let claim = StreamClaim {
+            client: key,
+            task_state: client.task_state.clone(),
+            stalled: NEVER,
+            is_reclaimed: false,
+        };
         let claim = self.claims.borrow_mut().insert(claim);
         Some(StreamReservation { upstream: self.clone(), client: memory.clone(), claim })
     }
@@ -292,7 +297,7 @@ impl Upstream {
     /// Chooses a connection for a request that has a place, or has one made. `body`: more is to be sent than its head.
     pub(super) async fn next_connection(
         self: &Rc<Self>,
-        client: &Client,
+        client: &DownstreamClient,
         body: bool,
         patience: u64,
     ) -> NextConnection {
@@ -398,7 +403,7 @@ impl Upstream {
         self.stalled.cut_oldest(MOST_STUCK, now);
     }
 
-    fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<TaskState>>>, until: u64) {
+    fn wait(&self, client: &DownstreamClient, line: &RefCell<VecDeque<Rc<TaskState>>>, until: u64) {
         if client.task_state.set_queued_for(Some(self.place_in_memory())) {
             line.borrow_mut().push_back(client.task_state.clone());
         }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// `T`: what is kept of each connection.
 pub(super) struct IdleQueues<T> {
-    of_member: HashMap<usize, [VecDeque<Kept<T>>; ReuseClass::ALL.len()]>,
+    of_member: HashMap<usize, [VecDeque<IdleEntry<T>>; ReuseClass::ALL.len()]>,
     /// By the indexes of streams, which are dense.
     places: Vec<Option<Position>>,
     /// So many were kept until now.
@@ -25,7 +25,7 @@ pub(super) enum ReuseClass {
     Closing,
 }
 
-struct Kept<T> {
+struct IdleEntry<T> {
     stream: u32,
     order: u64,
     what: T,
@@ -85,7 +85,7 @@ impl<T> IdleQueues<T> {
             *place = Some(Position { member, queue, order });
         }
         let queues = self.of_member.entry(member).or_default();
-        queue.of_mut(queues).push_back(Kept { stream, order, what });
+        queue.of_mut(queues).push_back(IdleEntry { stream, order, what });
         self.len = self.len.saturating_add(1);
     }
 
@@ -116,7 +116,7 @@ impl<T> IdleQueues<T> {
     pub(super) fn remove(&mut self, stream: u32, is_meant: impl FnOnce(&T) -> bool) -> Option<T> {
         let place = (*self.places.get(stream as usize)?)?;
         let all = place.queue.of_mut(self.of_member.get_mut(&place.member)?);
-        let at = all.binary_search_by_key(&place.order, Kept::order).ok()?;
+        let at = all.binary_search_by_key(&place.order, IdleEntry::order).ok()?;
         all.get(at).filter(|it| is_meant(&it.what))?;
         let kept = all.remove(at);
         self.forget(kept)
@@ -150,7 +150,7 @@ impl<T> IdleQueues<T> {
     }
 
     /// Whatever leaves a queue leaves its place here.
-    fn forget(&mut self, kept: Option<Kept<T>>) -> Option<T> {
+    fn forget(&mut self, kept: Option<IdleEntry<T>>) -> Option<T> {
         let kept = kept?;
         if let Some(place) = self.places.get_mut(kept.stream as usize) {
             *place = None;
@@ -160,7 +160,7 @@ impl<T> IdleQueues<T> {
     }
 }
 
-impl<T> Kept<T> {
+impl<T> IdleEntry<T> {
     fn order(&self) -> u64 {
         #[cfg(test)]
         tests::STEPS.set(tests::STEPS.get().saturating_add(1));

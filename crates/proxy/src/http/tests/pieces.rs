@@ -32,7 +32,7 @@ fn client_with_room(at: SocketAddr) -> TcpStream {
 
 /// The most that came in one turn of many, beside so many others who ask all the time; and all that came.
 fn most_at_once(others: usize) -> (usize, usize) {
-    let mut worker = ByHand::before(large());
+    let mut worker = ManualWorker::before(large());
     let mut greedy = client_with_room(worker.at);
     worker.turn();
     worker.at = worker.open_another();

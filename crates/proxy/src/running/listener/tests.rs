@@ -10,7 +10,7 @@ use super::*;
 
 fn config(limits: Limits, pools: &[(&str, u32)]) -> ListenerConfig {
     let owner = Owner::Config("test".into());
-    let mut rule = Rule::everything_to(owner.clone(), PoolId("none".into()));
+    let mut rule = Rule::forward_all(owner.clone(), PoolId("none".into()));
     rule.action = Action::Forward(pools.iter().map(|(id, weight)| (PoolId((*id).into()), *weight)).collect());
     let listener = Listener {
         owner,
@@ -69,23 +69,23 @@ fn the_rate_is_kept_with_a_second_of_credit() {
 #[test]
 fn a_rate_of_nothing_lets_nobody_in() {
     let config = config(Limits { connections: None, new_per_second: Some(0) }, &[]);
-    assert_eq!(running().enter(&config, 5000), Err(Refusal::Rate));
+    assert_eq!(running().enter(&config, 5000), Err(RefusalReason::Rate));
 }
 
 #[test]
 fn who_leaves_makes_room() {
     let (listener, config) = (running(), config(Limits { connections: Some(2), new_per_second: None }, &[]));
     let enter = || listener.enter(&config, 5000);
-    assert_eq!([enter(), enter(), enter()], [Ok(()), Ok(()), Err(Refusal::Connections)]);
+    assert_eq!([enter(), enter(), enter()], [Ok(()), Ok(()), Err(RefusalReason::Connections)]);
     listener.leave();
-    assert_eq!([enter(), enter()], [Ok(()), Err(Refusal::Connections)]);
+    assert_eq!([enter(), enter()], [Ok(()), Err(RefusalReason::Connections)]);
     assert_eq!((listener.active(), listener.most.load(Relaxed), listener.total.load(Relaxed)), (2, 2, 3));
 }
 
 impl ListenerConfig {
     /// Where those rules lead that were not made for the other.
     pub(crate) fn unlike(&self, other: &ListenerConfig) -> Vec<String> {
-        let known = |path: &&Arc<Path>| other.paths.iter().flatten().any(|it| Arc::ptr_eq(it, path));
+        let known = |path: &&Arc<RunningRoute>| other.paths.iter().flatten().any(|it| Arc::ptr_eq(it, path));
         let made = self.paths.iter().flatten().filter(|path| !known(path));
         made.flat_map(|path| &path.choice.pools).map(|(pool, _)| pool.id.to_string()).collect()
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use seaway_model::load_balancer::{Affinity, MemberLimit};
 use seaway_snapshot::Cursor;
 
-use super::{Live, RunningMember, RunningPool, Scene, is_full};
+use super::{PickContext, PoolGeneration, RunningMember, RunningPool, is_full};
 use crate::{
     running::{
         member::CapacityWatcher,
-        queue::{SelectionRequest, Ticket, WaiterId},
+        queue::{QueueTicket, SelectionRequest, WaiterId},
     },
     sys,
     worker::Mailbox,
@@ -35,9 +35,9 @@ enum Selected {
 }
 
 /// A client in the queue. Dropped, it leaves, and gives back what it was given.
-pub(crate) struct Waiting {
+pub(crate) struct QueuedClient {
     pool: Arc<RunningPool>,
-    ticket: Arc<Ticket>,
+    ticket: Arc<QueueTicket>,
 }
 
 impl RunningPool {
@@ -70,7 +70,7 @@ impl RunningPool {
                 Selected::NoMember => return MemberSelection::NoMember,
             };
             let Some(member) = live.members.get(index) else { return MemberSelection::NoMember };
-            if member.try_engage(limit) {
+            if member.try_begin_connection(limit) {
                 self.keep_by_address(&live, request.client, index, now);
                 return MemberSelection::Reserved(member.clone());
             }
@@ -81,7 +81,7 @@ impl RunningPool {
     /// The member for a client that does not wait, as one of UDP; several workers may choose at the same time.
     pub(super) fn select_only(
         &self,
-        live: &Live,
+        live: &PoolGeneration,
         request: &SelectionRequest,
         cursor: &mut Cursor,
         now: u64,
@@ -95,7 +95,13 @@ impl RunningPool {
         }
     }
 
-    fn select(&self, live: &Live, request: &SelectionRequest, cursor: &mut Cursor, now: u64) -> Selected {
+    fn select(
+        &self,
+        live: &PoolGeneration,
+        request: &SelectionRequest,
+        cursor: &mut Cursor,
+        now: u64,
+    ) -> Selected {
         self.used(now);
         let limit = live.compiled.pool().member_limit;
         let is_full = |index: usize| live.members.get(index).is_none_or(|it| is_full(it, limit));
@@ -105,7 +111,7 @@ impl RunningPool {
         if let Some(index) = kept.or_else(|| self.kept_by_address(&scene, request.client)) {
             return if is_full(index) { Selected::Full } else { Selected::Member(index) };
         }
-        let mut pick = |scene: &Scene<'_>| live.compiled.pick(|| request.client, cursor, scene);
+        let mut pick = |scene: &PickContext<'_>| live.compiled.pick(|| request.client, cursor, scene);
         let Some(first) = pick(&scene) else { return Selected::NoMember };
         if !is_full(first) {
             return Selected::Member(first);
@@ -124,9 +130,9 @@ impl RunningPool {
         request: SelectionRequest,
         worker: Arc<Mailbox>,
         waiter: WaiterId,
-    ) -> Option<Waiting> {
+    ) -> Option<QueuedClient> {
         let ticket = self.queue.join(request, worker, waiter)?;
-        let waiting = Waiting { pool: self.clone(), ticket };
+        let waiting = QueuedClient { pool: self.clone(), ticket };
         // A connection may have ended before it was seen in the queue.
         self.serve_waiting(sys::millis());
         Some(waiting)
@@ -178,7 +184,7 @@ impl CapacityWatcher for RunningPool {
     }
 }
 
-impl Waiting {
+impl QueuedClient {
     /// Its member, on which it counts from now on; `Some(None)`: nobody serves. Asked for once.
     pub(crate) fn outcome(&self) -> Option<Option<Arc<RunningMember>>> {
         self.ticket.outcome()
@@ -202,11 +208,11 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedClient {
     fn drop(&mut self) {
         self.pool.queue.leave(&self.ticket);
         if let Some(member) = self.ticket.unused() {
-            member.disengage();
+            member.end_connection();
         }
     }
 }

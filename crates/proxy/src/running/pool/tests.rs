@@ -1,13 +1,13 @@
 use std::{net::SocketAddr, time::Duration};
 
-use seaway_model::load_balancer::Passive;
+use seaway_model::load_balancer::PassiveHealthCheck;
 
 use seaway_testkit::balancing;
 
 use super::*;
 use crate::{
     running::queue::WaiterId,
-    worker::{Command, Mailbox},
+    worker::{Mailbox, WorkerCommand},
 };
 
 fn at(last: u8) -> SocketAddr {
@@ -39,7 +39,7 @@ fn shares(running: &RunningPool, picks: usize, now: u64) -> Vec<usize> {
 fn a_swap_keeps_what_is_known_of_members_that_stay() {
     let running = running(pool(&[1, 2]));
     let two = running.live().members[1].clone();
-    two.engage();
+    two.begin_connection();
     running.put(Some(Arc::new(pool(&[2, 3]))), 2000);
     assert!(Arc::ptr_eq(&running.live().members[0], &two));
     assert_eq!(two.draining_since(), None);
@@ -49,7 +49,7 @@ fn a_swap_keeps_what_is_known_of_members_that_stay() {
 fn a_removed_member_is_remembered_while_it_has_connections() {
     let running = running(pool(&[1, 2]));
     let (one, two) = (running.live().members[0].clone(), running.live().members[1].clone());
-    one.engage();
+    one.begin_connection();
     assert!(running.put(Some(Arc::new(pool(&[]))), 2000), "somebody leaves");
     assert_eq!((one.draining_since(), two.draining_since()), (Some(2000), Some(2000)));
     assert_eq!(running.leaving().len(), 1);
@@ -65,7 +65,7 @@ fn a_removed_member_is_remembered_while_it_has_connections() {
 fn members_that_come_and_go_all_day_leave_only_what_has_connections_behind() {
     let running = running(pool(&[1, 2]));
     let kept = running.live().members[0].clone();
-    kept.engage();
+    kept.begin_connection();
     for round in 0..10_000_u64 {
         // Each time others, as pods that restart have another address; and one that returns.
         let port = 1_024 + (round % 50_000) as u16;
@@ -103,7 +103,11 @@ fn a_new_member_of_a_running_pool_serves_at_once_but_slowly() {
 
 #[test]
 fn a_member_that_fails_in_a_row_is_out_for_longer_and_longer() {
-    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(10), ..Passive::default() });
+    let passive = Some(PassiveHealthCheck {
+        failures: 2,
+        eject: Duration::from_secs(10),
+        ..PassiveHealthCheck::default()
+    });
     let running = running(Pool { passive, ..pool(&[1, 2]) });
     let one = running.live().members[0].clone();
     let fail = |times: usize, now| (0..times).for_each(|_| running.failed(&one, "refused", now));
@@ -125,7 +129,7 @@ fn a_member_that_fails_in_a_row_is_out_for_longer_and_longer() {
 #[test]
 fn answers_that_tell_of_a_fault_eject_where_they_count() {
     for (errors, expected) in [(Some(3), [0, 100]), (None, [50, 50])] {
-        let passive = Some(Passive { errors, ..Passive::default() });
+        let passive = Some(PassiveHealthCheck { errors, ..PassiveHealthCheck::default() });
         let running = running(Pool { passive, ..pool(&[1, 2]) });
         let one = running.live().members[0].clone();
         for status in [500, 503, 200, 502, 500, 404, 500, 501, 503, 505, 500] {
@@ -145,23 +149,23 @@ fn only_a_share_of_a_pool_is_out_and_the_last_one_never() {
     for (members, share, most_out) in
         [(1, 100, 0), (2, 100, 1), (2, 50, 1), (4, 50, 2), (4, 0, 1), (4, 100, 3), (10, 25, 2)]
     {
-        let passive = Some(Passive { failures: 1, share, ..Passive::default() });
+        let passive = Some(PassiveHealthCheck { failures: 1, share, ..PassiveHealthCheck::default() });
         let all: Vec<u8> = (1..=members).collect();
         let running = running(Pool { passive, ..pool(&all) });
         let members_of = running.live().members.clone();
         for member in &members_of {
             running.failed(member, "refused", 1000);
         }
-        let out = members_of.iter().filter(|it| it.standing(1000) == Standing::Ejected).count();
+        let out = members_of.iter().filter(|it| it.standing(1000) == MemberAvailability::Ejected).count();
         assert_eq!(out, most_out, "{members} members, {share} %");
     }
     // Who is down by its checks serves nobody, either.
-    let passive = Some(Passive { failures: 1, share: 100, ..Passive::default() });
+    let passive = Some(PassiveHealthCheck { failures: 1, share: 100, ..PassiveHealthCheck::default() });
     let running = running(Pool { passive, ..pool(&[1, 2]) });
     let members = running.live().members.clone();
     running.set_health(&members[0], Health::Down, 1000);
     running.failed(&members[1], "refused", 1000);
-    assert_eq!(members[1].standing(1000), Standing::Usable);
+    assert_eq!(members[1].standing(1000), MemberAvailability::Usable);
 }
 
 #[test]
@@ -212,13 +216,13 @@ impl Line {
         Line { running: running(pool), mailbox: Arc::new(Mailbox::new().unwrap()) }
     }
 
-    fn join(&self, task: u32) -> Waiting {
+    fn join(&self, task: u32) -> QueuedClient {
         self.running.wait(request(), self.mailbox.clone(), WaiterId::Task(task)).expect("there is room")
     }
 
     fn called(&self) -> Vec<u32> {
-        let task = |it: Command| match it {
-            Command::WakeWaiter(WaiterId::Task(task)) => Some(task),
+        let task = |it: WorkerCommand| match it {
+            WorkerCommand::WakeWaiter(WaiterId::Task(task)) => Some(task),
             _ => None,
         };
         self.mailbox.collect().into_iter().filter_map(task).collect()
@@ -232,10 +236,10 @@ fn room_goes_to_those_that_wait_in_their_order() {
     assert!(matches!(engage(&line.running), MemberSelection::Full));
     let waiting: Vec<_> = (0..3).map(|it| line.join(it)).collect();
     assert!(line.called().is_empty());
-    member.disengage();
+    member.end_connection();
     assert_eq!((line.called(), member.active()), (vec![0], 1), "nobody else can take it meanwhile");
     assert!(waiting[0].outcome().is_some_and(|it| it.is_some()));
-    member.disengage();
+    member.end_connection();
     assert_eq!((line.called(), member.active(), line.running.waiting()), (vec![1], 1, 1));
 }
 
@@ -245,7 +249,7 @@ fn what_a_client_was_given_and_did_not_use_goes_to_the_next() {
     let member = engaged(&line.running);
     let (first, second, third) = (line.join(0), line.join(1), line.join(2));
     drop(second);
-    member.disengage();
+    member.end_connection();
     drop(first);
     assert_eq!((line.called(), member.active()), (vec![0, 2], 1));
     drop(third);

@@ -9,7 +9,7 @@ use crate::takeover::message::Introduction;
 struct Keeper {
     lock: File,
     knows: u64,
-    turns: mpsc::Sender<Turn>,
+    turns: mpsc::Sender<HandoverPhase>,
 }
 
 impl Predecessor for Keeper {
@@ -26,7 +26,7 @@ impl Predecessor for Keeper {
         }
     }
 
-    fn tell(&mut self, turn: Turn) {
+    fn tell(&mut self, turn: HandoverPhase) {
         // A test that looks no more has ended.
         let _ = self.turns.send(turn);
     }
@@ -35,8 +35,8 @@ impl Predecessor for Keeper {
 struct Scene {
     plan: Plan,
     _old: Proxy,
-    hand_over: HandOver,
-    turns: mpsc::Receiver<Turn>,
+    hand_over: HandoverListener,
+    turns: mpsc::Receiver<HandoverPhase>,
 }
 
 impl Scene {
@@ -52,11 +52,11 @@ impl Scene {
         Scene { plan, _old: old, hand_over, turns }
     }
 
-    fn asks(&self, of: &str, knows: u64) -> Result<TakenOver, TakeOverError> {
+    fn asks(&self, of: &str, knows: u64) -> Result<Takeover, TakeoverError> {
         take_as(&self.plan.path(), Introduction { of: of.into(), generation: 1, knows })
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> HandoverPhase {
         self.turns.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
@@ -69,15 +69,19 @@ impl Scene {
 #[test]
 fn another_host_changes_nothing_and_who_knows_less_is_refused_after_all_rests() {
     let scene = Scene::new();
-    let refused = |asked: Result<TakenOver, TakeOverError>| match asked {
-        Err(TakeOverError::Refused { reason }) => reason,
+    let refused = |asked: Result<Takeover, TakeoverError>| match asked {
+        Err(TakeoverError::Refused { reason }) => reason,
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it is refused"),
     };
     assert_eq!(refused(scene.asks("b", 9)), "another host");
     assert_eq!(refused(take(&scene.plan.path())), "another host", "who does not say who it is");
     assert_eq!(refused(scene.asks("a", 6)), "it knows less");
-    assert_eq!([scene.turn(), scene.turn()], [Turn::Asked, Turn::Resumed], "of the last one alone");
+    assert_eq!(
+        [scene.turn(), scene.turn()],
+        [HandoverPhase::Asked, HandoverPhase::Resumed],
+        "of the last one alone"
+    );
     assert!(scene.turns.try_recv().is_err());
     short_connection(scene.plan.at()).unwrap();
 }
@@ -92,7 +96,11 @@ fn the_lock_goes_over_without_a_moment_in_which_it_is_free() {
     scene.plan.serve(&new);
     new.confirm(&mut taken).unwrap();
     taken.until_gone(Duration::from_secs(20));
-    assert_eq!([scene.turn(), scene.turn()], [Turn::Asked, Turn::Over], "told before the line was closed");
+    assert_eq!(
+        [scene.turn(), scene.turn()],
+        [HandoverPhase::Asked, HandoverPhase::Over],
+        "told before the line was closed"
+    );
     drop(scene.hand_over);
     assert!(File::open(scene.plan.folder.path().join("lock")).unwrap().try_lock().is_err());
     short_connection(scene.plan.at()).unwrap();
@@ -133,7 +141,7 @@ fn a_successor_that_ends_after_any_message_leaves_the_lock_and_the_sockets_to_th
             while !matches!(peer.receive().unwrap(), Some((Message::Flows { more: false, .. }, _))) {}
         }
         drop((peer, has_lock));
-        assert_eq!([scene.turn(), scene.turn()], [Turn::Asked, Turn::Resumed], "{last}");
+        assert_eq!([scene.turn(), scene.turn()], [HandoverPhase::Asked, HandoverPhase::Resumed], "{last}");
         assert!(!scene.is_free(), "{last}");
         short_connection(scene.plan.at()).unwrap();
         Flow::to(scene.plan.at()).ask("x").unwrap();
@@ -151,10 +159,10 @@ fn one_that_has_the_lock_is_given_the_time_to_stop_before_the_old_one_works_agai
     peer.send(&Message::Hello { version: OLDEST, newest: Some(NEWEST), introduction }, &[]).unwrap();
     while !matches!(peer.receive().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
     peer.send(&Message::Yours, &[]).unwrap();
-    assert_eq!(scene.turn(), Turn::Asked);
+    assert_eq!(scene.turn(), HandoverPhase::Asked);
     assert!(scene.turns.recv_timeout(STOPS_WITHIN * 6 / 10).is_err(), "it waits");
     drop(peer);
-    assert_eq!(scene.turn(), Turn::Resumed);
+    assert_eq!(scene.turn(), HandoverPhase::Resumed);
 }
 
 /// The old one may be stopped for a while before it gives everything up; once it has, it serves no more.

@@ -3,27 +3,27 @@
 use super::*;
 use crate::worker::Token;
 
-struct ByHand {
+struct ManualWorker {
     udp: Udp,
-    turn: Turn,
+    turn: LoopIteration,
     rig: Rig,
     listener: Arc<RunningListener>,
     member: UdpSocket,
 }
 
-impl ByHand {
-    fn new() -> ByHand {
+impl ManualWorker {
+    fn new() -> ManualWorker {
         let member = UdpSocket::bind((FAMILIES[0], 0)).unwrap();
         member.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mailbox = Arc::new(Mailbox::new().unwrap());
         // A mailbox that no thread reads: its commands are given here.
-        let shared = Arc::new(Shared::new(vec![mailbox.clone()]));
+        let shared = Arc::new(ProxyState::new(vec![mailbox.clone()]));
         let rig = Rig { shared: shared.clone(), threads: Vec::new(), key: LbKey::Whole };
         rig.put(pool(&[member.local_addr().unwrap()]));
         let listener = rig.open(FAMILIES[0], |_| {});
         let epoll = Arc::new(sys::Epoll::new().unwrap());
-        let turn = Turn::new(0, epoll, Box::default(), shared);
-        let mut this = ByHand { udp: Udp::new(0, turn.now), turn, rig, listener, member };
+        let turn = LoopIteration::new(0, epoll, Box::default(), shared);
+        let mut this = ManualWorker { udp: Udp::new(0, turn.now), turn, rig, listener, member };
         for command in mailbox.collect() {
             this.udp.command(&command, &mut this.turn);
         }
@@ -44,7 +44,7 @@ impl ByHand {
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: WorkerCommand) {
         self.udp.command(&command, &mut self.turn);
     }
 
@@ -63,24 +63,24 @@ impl ByHand {
 
 #[test]
 fn a_reply_of_the_turn_in_which_everything_is_left_to_a_successor_still_arrives() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let client = hand.asked();
     let (export, _exported) = std::sync::mpsc::channel();
-    hand.command(Command::Freeze(export));
+    hand.command(WorkerCommand::Freeze(export));
     let events = hand.events();
     hand.handle(events);
-    hand.command(Command::Relinquish);
+    hand.command(WorkerCommand::Relinquish);
     hand.udp.tick(&mut hand.turn);
     assert_eq!(client.answer().1, b"y");
 }
 
 #[test]
 fn a_reply_of_the_turn_in_which_its_listener_is_replaced_leaves_by_its_own_door() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let client = hand.asked();
     let events = hand.events();
     hand.handle(events);
-    hand.command(Command::Close(hand.listener.clone()));
+    hand.command(WorkerCommand::Close(hand.listener.clone()));
     let other = hand.rig.open(FAMILIES[0], |_| {});
     for command in hand.rig.shared.workers[0].clone().collect() {
         hand.command(command);
@@ -92,17 +92,17 @@ fn a_reply_of_the_turn_in_which_its_listener_is_replaced_leaves_by_its_own_door(
 
 #[test]
 fn who_comes_in_the_turn_of_a_freeze_is_left_to_the_successor() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let client = Client::of(hand.listener.at);
     client.0.send(b"x").unwrap();
     let events = hand.events();
     let (export, exported) = std::sync::mpsc::channel();
-    hand.command(Command::Freeze(export));
+    hand.command(WorkerCommand::Freeze(export));
     assert!(exported.recv().unwrap().unwrap().is_empty(), "its flow has not begun");
     hand.handle(events);
     assert_eq!(hand.rig.shared.flows(), 0, "a flow that the successor was not told of");
     // Nothing is lost: whoever reads the listening socket next gets it.
-    hand.command(Command::Thaw);
+    hand.command(WorkerCommand::Thaw);
     let events = hand.events();
     hand.handle(events);
     assert_eq!(hand.rig.shared.flows(), 1);
@@ -110,7 +110,7 @@ fn who_comes_in_the_turn_of_a_freeze_is_left_to_the_successor() {
 
 #[test]
 fn a_service_with_hundreds_of_replies_delays_that_of_another_by_a_few() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let greedy: Vec<_> = (0..200).map(|_| Client::of(hand.listener.at)).collect();
     hand.rig.key = LbKey::Of(seaway_testkit::balancing::owner());
     hand.rig.put(pool(&[hand.member.local_addr().unwrap()]));
@@ -152,7 +152,7 @@ fn a_service_with_hundreds_of_replies_delays_that_of_another_by_a_few() {
 
 #[test]
 fn beside_others_a_door_is_read_a_few_datagrams_at_a_time() {
-    let mut hand = ByHand::new();
+    let mut hand = ManualWorker::new();
     let client = Client::of(hand.listener.at);
     hand.member.set_nonblocking(true).unwrap();
     (0..64).for_each(|_| _ = client.0.send(b"x").unwrap());

@@ -15,16 +15,16 @@ use seaway_model::{L4, LbKey, Listener, Pool};
 use seaway_testkit::balancing;
 
 use crate::{
+    proxy_state::ProxyState,
     running::{self, RunningListener},
-    shared::Shared,
     sys,
-    worker::{Command, Mailbox, Worker},
+    worker::{Mailbox, Worker, WorkerCommand},
 };
 
 pub(super) const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 pub(super) struct Rig {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ProxyState>,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) key: LbKey,
 }
@@ -34,9 +34,9 @@ impl Rig {
         Rig::with(workers, |_| {})
     }
 
-    pub(super) fn with(workers: usize, change: impl FnOnce(&mut Shared)) -> Rig {
+    pub(super) fn with(workers: usize, change: impl FnOnce(&mut ProxyState)) -> Rig {
         let mailboxes: Vec<_> = (0..workers).map(|_| Arc::new(Mailbox::new().unwrap())).collect();
-        let mut shared = Shared::new(mailboxes.clone());
+        let mut shared = ProxyState::new(mailboxes.clone());
         change(&mut shared);
         let shared = Arc::new(shared);
         let threads = mailboxes
@@ -56,7 +56,7 @@ impl Rig {
         let (running, drains) =
             running::put_pool(&self.shared.registry, &self.key, &id, Some(Arc::new(pool)), now);
         for drain in drains {
-            self.shared.tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
+            self.shared.send_to_workers(&WorkerCommand::SweepAt(now + drain.as_millis() as u64));
         }
         running
     }
@@ -77,7 +77,7 @@ impl Rig {
         let mut registry = self.shared.registry.lock();
         registry.get_mut(&self.key).unwrap().listeners.insert((ip, id), running.clone());
         for (worker, socket) in self.shared.workers.iter().zip(sockets) {
-            worker.post([Command::Open(running.clone(), socket)]);
+            worker.post([WorkerCommand::Open(running.clone(), socket)]);
         }
         running
     }
@@ -85,7 +85,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        self.shared.tell_all(&Command::Quit);
+        self.shared.send_to_workers(&WorkerCommand::Quit);
         for thread in self.threads.drain(..) {
             thread.join().unwrap();
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{does_not_match, found, listed, made};
 use crate::cloud::{
-    clock::Moment,
+    clock::FakeTime,
     exchange::{Answer, Refusal, Reply, Request},
     state::State,
     store::{Fields, Row, text},
@@ -38,7 +38,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
         let why = "If 'payload' is supplied, 'payload_content_type' must also be supplied.";
         return Err(does_not_match("Secret", why, "payload_content_type"));
     }
-    if Moment::parsed(text(&fields, "expiration")).is_some_and(|it| it <= state.now) {
+    if FakeTime::parsed(text(&fields, "expiration")).is_some_and(|it| it <= state.now) {
         return Err(does_not_match("Secret", "'expiration' is before current time", "expiration"));
     }
     let row = made(state, request, fields);

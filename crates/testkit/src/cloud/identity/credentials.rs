@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Identity, malformed, not_allowed, tokens::By};
+use super::{Identity, malformed, not_allowed, tokens::TokenMethod};
 use crate::cloud::{
-    clock::Moment,
+    clock::FakeTime,
     exchange::{Answer, Refusal, Reply, Request},
     python::said,
     state::State,
@@ -18,7 +18,7 @@ pub(super) struct Credential {
     pub(super) user: String,
     pub(super) project: String,
     pub(super) roles: Vec<String>,
-    pub(super) expires: Option<Moment>,
+    pub(super) expires: Option<FakeTime>,
     description: Value,
 }
 
@@ -37,7 +37,8 @@ pub(super) fn show(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     mine(request)?;
-    let is_own = state.identity.tokens.get(&request.caller.token).is_some_and(|it| it.by == By::Oneself);
+    let is_own =
+        state.identity.tokens.get(&request.caller.token).is_some_and(|it| it.by == TokenMethod::Oneself);
     if !is_own {
         return Err(not_allowed(
             "Using method 'application_credential' is not allowed for managing additional application credentials.",
@@ -59,7 +60,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
             "Invalid application credential: Cannot create an application credential with unassigned role";
         Refusal::new(400, message)
     })?;
-    let expires = given["expires_at"].as_str().and_then(Moment::parsed);
+    let expires = given["expires_at"].as_str().and_then(FakeTime::parsed);
     if expires.is_some_and(|it| it <= state.now) {
         return Err(malformed("The 'expires_at' must not be before now."));
     }
@@ -91,7 +92,7 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
     mine(request)?;
     let id = state.identity.credential(&request.at[1])?.id.clone();
     state.identity.credentials.remove(&id);
-    state.identity.tokens.retain(|_, it| it.by != By::Credential(id.clone()));
+    state.identity.tokens.retain(|_, it| it.by != TokenMethod::Credential(id.clone()));
     Ok(Reply::empty(204))
 }
 
@@ -110,7 +111,7 @@ fn told(state: &State, it: &Credential) -> Value {
         "project_id": it.project,
         "system": null,
         "unrestricted": null,
-        "expires_at": it.expires.map(Moment::precise),
+        "expires_at": it.expires.map(FakeTime::precise),
         "roles": roles,
         "links": {"self": format!("{}/identity/v3/application_credentials/{}", state.base, it.id)},
     })

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    DEFAULT, Identity, Speaks, malformed, not_allowed,
-    tokens::{By, Token},
+    DEFAULT, Identity, IdentityVersions, malformed, not_allowed,
+    tokens::{Token, TokenMethod},
     unauthorized,
     v3::nowhere,
 };
@@ -14,7 +14,7 @@ use crate::cloud::{
 };
 
 pub(super) fn sign_in(state: &mut State, request: &Request) -> Answer {
-    if state.identity.speaks == Speaks::V2 {
+    if state.identity.speaks == IdentityVersions::V2 {
         return Err(nowhere());
     }
     let body = request.json().ok_or_else(|| malformed("Expecting to find valid JSON in request body."))?;
@@ -66,13 +66,13 @@ fn by_token(state: &mut State, auth: &Value, mut methods: Vec<String>) -> Result
     let id = auth["identity"]["token"]["id"].as_str().unwrap_or_default();
     let old = state.identity.valid(id, state.now)?.clone();
     match old.by {
-        By::Oneself => {}
-        By::Trust(_) => {
+        TokenMethod::Oneself => {}
+        TokenMethod::Trust(_) => {
             return Err(not_allowed(
                 "Using trust-scoped token to create another token. Create a new trust-scoped token instead",
             ));
         }
-        By::Credential(_) => {
+        TokenMethod::Credential(_) => {
             return Err(not_allowed("Using a delegated token to create another token is not allowed."));
         }
     }
@@ -106,7 +106,7 @@ fn by_credential(state: &mut State, auth: &Value) -> Result<Token, Refusal> {
     let credential = credential.clone();
     let (project, roles) = (Some(credential.project), credential.roles);
     let methods = vec!["application_credential".to_owned()];
-    Ok(state.issue(credential.user, project, roles, methods, By::Credential(credential.id)))
+    Ok(state.issue(credential.user, project, roles, methods, TokenMethod::Credential(credential.id)))
 }
 
 impl State {
@@ -116,11 +116,11 @@ impl State {
             return self.by_trust(user, trust["id"].as_str().unwrap_or_default(), methods);
         }
         let Some(wanted) = scope.get("project") else {
-            return Ok(self.issue(user, None, Vec::new(), methods, By::Oneself));
+            return Ok(self.issue(user, None, Vec::new(), methods, TokenMethod::Oneself));
         };
         let project = self.identity.wanted(wanted)?;
         let roles = self.identity.granted(&user, &project).ok_or_else(unauthorized)?;
-        Ok(self.issue(user, Some(project), roles, methods, By::Oneself))
+        Ok(self.issue(user, Some(project), roles, methods, TokenMethod::Oneself))
     }
 }
 
@@ -137,7 +137,7 @@ impl Identity {
         found.map(|it| it.id.clone()).ok_or_else(unauthorized)
     }
 
-    pub(super) fn valid(&self, id: &str, now: crate::cloud::clock::Moment) -> Result<&Token, Refusal> {
+    pub(super) fn valid(&self, id: &str, now: crate::cloud::clock::FakeTime) -> Result<&Token, Refusal> {
         // A token carries its own meaning: one that never was is told from one that is no more.
         let is_token = id.len() == 37 && id.starts_with("gAAAA");
         let found = self.tokens.get(id).filter(|it| it.expires > now);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{DEFAULT, Identity, User, catalog};
-use crate::cloud::{clock::Moment, state::State};
+use crate::cloud::{clock::FakeTime, state::State};
 
 #[derive(Clone, Debug)]
 pub(in crate::cloud) struct Token {
@@ -14,14 +14,14 @@ pub(in crate::cloud) struct Token {
     pub(super) roles: Vec<String>,
     pub(super) methods: Vec<String>,
     /// By whose leave.
-    pub(super) by: By,
+    pub(super) by: TokenMethod,
     audit: String,
-    issued: Moment,
-    pub(super) expires: Moment,
+    issued: FakeTime,
+    pub(super) expires: FakeTime,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum By {
+pub(super) enum TokenMethod {
     #[default]
     Oneself,
     Credential(String),
@@ -35,7 +35,7 @@ impl State {
         project: Option<String>,
         roles: Vec<String>,
         methods: Vec<String>,
-        by: By,
+        by: TokenMethod,
     ) -> Token {
         let token = Token {
             id: format!("gAAAA{}", self.ids.hex()),
@@ -77,12 +77,12 @@ impl Identity {
             body["roles"] = token.roles.iter().map(role).collect();
         }
         match &token.by {
-            By::Oneself => {}
-            By::Credential(id) => {
+            TokenMethod::Oneself => {}
+            TokenMethod::Credential(id) => {
                 let name = self.credentials.get(id).map(|it| it.name.clone());
                 body["application_credential"] = json!({"id": id, "name": name, "restricted": true});
             }
-            By::Trust(id) => {
+            TokenMethod::Trust(id) => {
                 let trust = self.trusts.get(id);
                 body["OS-TRUST:trust"] = json!({
                     "id": id,

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{
     Identity, not_allowed,
-    tokens::{By, Token},
+    tokens::{Token, TokenMethod},
     unauthorized,
 };
 use crate::cloud::{
-    clock::Moment,
+    clock::FakeTime,
     exchange::{Answer, Refusal, Reply, Request},
     state::State,
 };
@@ -21,7 +21,7 @@ pub(super) struct Trust {
     project: String,
     pub(super) impersonation: bool,
     roles: Vec<String>,
-    expires: Option<Moment>,
+    expires: Option<FakeTime>,
     remaining: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
         project: of("project_id"),
         impersonation: given["impersonation"] == true,
         roles: names.map(str::to_owned).collect(),
-        expires: given["expires_at"].as_str().and_then(Moment::parsed),
+        expires: given["expires_at"].as_str().and_then(FakeTime::parsed),
         remaining: given["remaining_uses"].as_u64(),
     };
     let body = told(state, &trust);
@@ -73,7 +73,7 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
     }
     let id = trust.id.clone();
     state.identity.trusts.remove(&id);
-    state.identity.tokens.retain(|_, it| it.by != By::Trust(id.clone()));
+    state.identity.tokens.retain(|_, it| it.by != TokenMethod::Trust(id.clone()));
     Ok(Reply::empty(204))
 }
 
@@ -92,7 +92,7 @@ fn told(state: &State, it: &Trust) -> Value {
         "trustee_user_id": it.trustee,
         "project_id": it.project,
         "impersonation": it.impersonation,
-        "expires_at": it.expires.map(Moment::precise),
+        "expires_at": it.expires.map(FakeTime::precise),
         "deleted_at": null,
         "remaining_uses": it.remaining,
         "redelegated_trust_id": null,
@@ -129,6 +129,6 @@ impl State {
         }
         let acting = if trust.impersonation { trust.trustor } else { user };
         let roles = Identity::with_implied(&trust.roles);
-        Ok(self.issue(acting, Some(trust.project), roles, methods, By::Trust(trust.id)))
+        Ok(self.issue(acting, Some(trust.project), roles, methods, TokenMethod::Trust(trust.id)))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Identity, Speaks, malformed, tokens::By, unauthorized};
+use super::{Identity, IdentityVersions, malformed, tokens::TokenMethod, unauthorized};
 use crate::cloud::{
     exchange::{Answer, Refusal, Reply, Request},
     state::State,
@@ -49,7 +49,7 @@ pub(super) fn sign_in(state: &mut State, request: &Request) -> Answer {
         Some(tenant) => state.identity.granted(&user, tenant).ok_or_else(unauthorized)?,
         None => Vec::new(),
     };
-    let token = state.issue(user, tenant, roles, vec![method.to_owned()], By::Oneself);
+    let token = state.issue(user, tenant, roles, vec![method.to_owned()], TokenMethod::Oneself);
     Ok(Reply::json(200, state.identity.told_by_v2(&token)))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn tenants(state: &mut State, request: &Request) -> Answer {
 
 /// These paths are of version 2.0 alone, and only where it is spoken.
 fn spoken(state: &State, request: &Request) -> Result<(), Refusal> {
-    if is_v2(request) && state.identity.speaks != Speaks::V3 {
+    if is_v2(request) && state.identity.speaks != IdentityVersions::V3 {
         return Ok(());
     }
     Err(Refusal::new(404, "The resource could not be found."))

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Speaks, catalog, credentials, not_allowed, people, sign_in, trusts,
+    IdentityVersions, catalog, credentials, not_allowed, people, sign_in, trusts,
     v2::{self, is_v2},
 };
 use crate::cloud::{
@@ -52,19 +52,23 @@ fn version(state: &mut State, request: &Request) -> Answer {
         "media-types": [{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}],
     });
     if is_v2(request) {
-        return if speaks == Speaks::V3 {
+        return if speaks == IdentityVersions::V3 {
             Err(nowhere())
         } else {
             Ok(Reply::one(200, "version", v2::version(&base)))
         };
     }
     if path.ends_with("v3") {
-        return if speaks == Speaks::V2 { Err(nowhere()) } else { Ok(Reply::one(200, "version", v3)) };
+        return if speaks == IdentityVersions::V2 {
+            Err(nowhere())
+        } else {
+            Ok(Reply::one(200, "version", v3))
+        };
     }
     let values = match speaks {
-        Speaks::V3 => vec![v3],
-        Speaks::V2 => vec![v2::version(&base)],
-        Speaks::Both => vec![v3, v2::version(&base)],
+        IdentityVersions::V3 => vec![v3],
+        IdentityVersions::V2 => vec![v2::version(&base)],
+        IdentityVersions::Both => vec![v3, v2::version(&base)],
     };
     Ok(Reply::json(300, json!({"versions": {"values": values}})))
 }

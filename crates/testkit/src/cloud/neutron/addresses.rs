@@ -18,7 +18,7 @@ pub(super) struct Addresses {
 
 /// An address that was asked for, more or less exactly.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct AddressRequest {
     pub(super) subnet: Option<String>,
     pub(super) address: Option<IpAddr>,
 }
@@ -28,7 +28,7 @@ impl Neutron {
     pub(super) fn choose(
         &self,
         network: &str,
-        asked: &[Asked],
+        asked: &[AddressRequest],
         owner: &str,
     ) -> Result<Vec<(String, IpAddr)>, Refusal> {
         let subnets: Vec<&Row> = self.subnets.children(network).collect();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     FLOATING, NETWORK, PORT, SUBNET,
-    addresses::{Asked, net, pairs},
+    addresses::{AddressRequest, net, pairs},
     forms::texts,
     missing,
     networks::owner,
@@ -34,7 +34,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
         state.neutron.subnets.row(subnet).ok_or_else(|| missing(&SUBNET, subnet))?;
     }
     let wanted = fields["floating_ip_address"].as_str().and_then(|it| it.parse().ok());
-    let asked = [Asked { subnet, address: wanted }];
+    let asked = [AddressRequest { subnet, address: wanted }];
     let asked = if asked[0].subnet.is_none() && wanted.is_none() { &asked[..0] } else { &asked[..] };
     let chosen = state.neutron.choose(&network, asked, "")?;
     let (on, address) = chosen.first().cloned().ok_or_else(|| missing(&SUBNET, &network))?;

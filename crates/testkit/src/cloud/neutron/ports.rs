@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     FLOATING, GROUP, NETWORK, PORT, ROUTER,
-    addresses::{Asked, pairs},
+    addresses::{AddressRequest, pairs},
     missing,
     networks::owner,
 };
@@ -183,8 +183,8 @@ impl State {
 
 pub(super) const INTERFACE: &str = "network:router_interface";
 
-fn asked(fixed: &Value) -> Vec<Asked> {
-    let asked = |it: &Value| Asked {
+fn asked(fixed: &Value) -> Vec<AddressRequest> {
+    let asked = |it: &Value| AddressRequest {
         subnet: it["subnet_id"].as_str().map(str::to_owned),
         address: it["ip_address"].as_str().and_then(|it| it.parse().ok()),
     };

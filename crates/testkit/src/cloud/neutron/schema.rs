@@ -25,11 +25,11 @@ pub(super) struct Field {
     /// Only an administrator may give it.
     guarded: bool,
     pub(super) shown: bool,
-    preset: Preset,
+    preset: FieldDefault,
 }
 
 #[derive(Clone, Copy)]
-enum Preset {
+enum FieldDefault {
     Null,
     Word(&'static str),
     Flag(bool),
@@ -50,7 +50,7 @@ pub(super) const fn created(name: &'static str, form: Form) -> Field {
         required: false,
         guarded: false,
         shown: true,
-        preset: Preset::Null,
+        preset: FieldDefault::Null,
     }
 }
 
@@ -75,32 +75,32 @@ impl Field {
     }
 
     pub(super) const fn word(mut self, word: &'static str) -> Field {
-        self.preset = Preset::Word(word);
+        self.preset = FieldDefault::Word(word);
         self
     }
 
     pub(super) const fn flag(mut self, flag: bool) -> Field {
-        self.preset = Preset::Flag(flag);
+        self.preset = FieldDefault::Flag(flag);
         self
     }
 
     pub(super) const fn int(mut self, number: i64) -> Field {
-        self.preset = Preset::Int(number);
+        self.preset = FieldDefault::Int(number);
         self
     }
 
     pub(super) const fn empty(mut self) -> Field {
-        self.preset = Preset::Empty;
+        self.preset = FieldDefault::Empty;
         self
     }
 
     fn preset(&self) -> Value {
         match self.preset {
-            Preset::Null => Value::Null,
-            Preset::Word(word) => word.into(),
-            Preset::Flag(flag) => flag.into(),
-            Preset::Int(number) => number.into(),
-            Preset::Empty => json!([]),
+            FieldDefault::Null => Value::Null,
+            FieldDefault::Word(word) => word.into(),
+            FieldDefault::Flag(flag) => flag.into(),
+            FieldDefault::Int(number) => number.into(),
+            FieldDefault::Empty => json!([]),
         }
     }
 }

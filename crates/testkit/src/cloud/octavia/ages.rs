@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Octavia, forms::Fault, schema::Kind};
+use super::{Octavia, forms::BodyError, schema::Kind};
 use crate::cloud::exchange::{Refusal, Request};
 
 /// Which attributes came with which version `2.x`, wherever they stand in a body.
@@ -25,7 +25,7 @@ impl Octavia {
         let body = request.json().unwrap_or_default();
         let body = &body[kind.one];
         match self.unheard(body) {
-            Some(word) => Err(Fault::unknown(vec![word.to_owned()]).at_top(kind, body)),
+            Some(word) => Err(BodyError::unknown(vec![word.to_owned()]).at_top(kind, body)),
             None => Ok(()),
         }
     }

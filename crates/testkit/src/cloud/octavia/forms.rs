@@ -36,13 +36,13 @@ pub(super) enum Form {
 }
 
 impl Form {
-    pub(super) fn read(self, name: &str, given: &Value) -> Result<Value, Fault> {
-        let bad = |message: String| Fault::input(name, &said(given), &message);
+    pub(super) fn read(self, name: &str, given: &Value) -> Result<Value, BodyError> {
+        let bad = |message: String| BodyError::input(name, &said(given), &message);
         let text = || given.as_str().ok_or_else(|| bad("Value should be string".to_owned()));
         let texts = |least: fn(&str) -> Option<String>, message: &'static str| {
             let items = given
                 .as_array()
-                .ok_or_else(|| Fault::Value(format!("Value not a valid list: {}", said(given))))?;
+                .ok_or_else(|| BodyError::Value(format!("Value not a valid list: {}", said(given))))?;
             let item = |it: &Value| {
                 it.as_str().and_then(least).map(Value::from).ok_or_else(|| bad(message.to_owned()))
             };
@@ -120,23 +120,23 @@ impl Form {
 }
 
 /// Why a body is refused, before it is known whose body it is.
-pub(super) enum Fault {
+pub(super) enum BodyError {
     Unknown { path: Vec<String>, names: Vec<String> },
     Input(String),
     Value(String),
 }
 
-impl Fault {
-    pub(super) fn unknown(names: Vec<String>) -> Fault {
-        Fault::Unknown { path: Vec::new(), names }
+impl BodyError {
+    pub(super) fn unknown(names: Vec<String>) -> BodyError {
+        BodyError::Unknown { path: Vec::new(), names }
     }
 
-    pub(super) fn input(name: &str, value: &str, message: &str) -> Fault {
-        Fault::Input(format!("Invalid input for field/attribute {name}. Value: '{value}'. {message}"))
+    pub(super) fn input(name: &str, value: &str, message: &str) -> BodyError {
+        BodyError::Input(format!("Invalid input for field/attribute {name}. Value: '{value}'. {message}"))
     }
 
-    pub(super) fn below(mut self, name: &str) -> Fault {
-        if let Fault::Unknown { path, .. } = &mut self {
+    pub(super) fn below(mut self, name: &str) -> BodyError {
+        if let BodyError::Unknown { path, .. } = &mut self {
             path.insert(0, name.to_owned());
         }
         self
@@ -144,13 +144,13 @@ impl Fault {
 
     pub(super) fn at_top(self, kind: &Kind, body: &Value) -> Refusal {
         let message = match self {
-            Fault::Unknown { mut path, names } => {
+            BodyError::Unknown { mut path, names } => {
                 path.insert(0, kind.argument.to_owned());
                 let s = if names.len() > 1 { "s" } else { "" };
                 format!("Unknown attribute{s} for argument {}: {}", path.join("."), names.join(", "))
             }
-            Fault::Input(message) => message,
-            Fault::Value(message) => {
+            BodyError::Input(message) => message,
+            BodyError::Value(message) => {
                 format!(
                     "Invalid input for field/attribute {}. Value: '{}'. {message}",
                     kind.argument,
@@ -162,27 +162,28 @@ impl Fault {
     }
 }
 
-pub(super) fn not_a_dict() -> Fault {
-    Fault::Value("Value not a valid dict".to_owned())
+pub(super) fn not_a_dict() -> BodyError {
+    BodyError::Value("Value not a valid dict".to_owned())
 }
 
-fn flag(given: &Value) -> Result<bool, Fault> {
+fn flag(given: &Value) -> Result<bool, BodyError> {
     match given {
         Value::Bool(flag) => Ok(*flag),
         Value::Number(number) => Ok(number.as_f64() != Some(0.0)),
         Value::String(text) if ["true", "t", "yes", "y", "on", "1"].contains(&&**text) => Ok(true),
         Value::String(text) if ["false", "f", "no", "n", "off", "0"].contains(&&**text) => Ok(false),
-        other => Err(Fault::Value(format!("Value not an unambiguous boolean: {}", said(other)))),
+        other => Err(BodyError::Value(format!("Value not an unambiguous boolean: {}", said(other)))),
     }
 }
 
-fn whole(given: &Value) -> Result<i64, Fault> {
+fn whole(given: &Value) -> Result<i64, BodyError> {
     let found = match given {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    found.ok_or_else(|| Fault::Value(format!("invalid literal for int() with base 10: {}", quoted(given))))
+    found
+        .ok_or_else(|| BodyError::Value(format!("invalid literal for int() with base 10: {}", quoted(given))))
 }
 
 /// With dashes, whether it came with them or not.

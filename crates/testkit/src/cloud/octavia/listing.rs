@@ -24,7 +24,7 @@ pub(super) fn list(
     kind: &'static Kind,
     parent: Option<&str>,
 ) -> Answer {
-    let wanted = Wanted::parse(request, kind)?;
+    let wanted = ListQuery::parse(request, kind)?;
     let project = match parent {
         Some(_) => None,
         None => project(&request.caller, request.param("project_id").or_else(|| request.param("tenant_id")))?,
@@ -71,7 +71,7 @@ fn chosen(mut shown: Fields, request: &Request) -> Value {
     shown.into()
 }
 
-struct Wanted<'r> {
+struct ListQuery<'r> {
     filters: Vec<(&'r str, Value)>,
     tags: Vec<(&'r str, Vec<&'r str>)>,
     limit: Option<usize>,
@@ -82,8 +82,8 @@ struct Wanted<'r> {
     repeated: String,
 }
 
-impl<'r> Wanted<'r> {
-    fn parse(request: &'r Request, kind: &Kind) -> Result<Wanted<'r>, Refusal> {
+impl<'r> ListQuery<'r> {
+    fn parse(request: &'r Request, kind: &Kind) -> Result<ListQuery<'r>, Refusal> {
         let (mut filters, mut tags) = (Vec::new(), Vec::new());
         for (name, value) in &request.query {
             if AUXILIARY.contains(&name.as_str()) {
@@ -116,7 +116,7 @@ impl<'r> Wanted<'r> {
                 repeated += &format!("&{name}={value}");
             }
         }
-        Ok(Wanted {
+        Ok(ListQuery {
             filters,
             tags,
             limit,

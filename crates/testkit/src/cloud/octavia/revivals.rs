@@ -8,20 +8,20 @@ use super::{
     kinds::{BALANCER, LISTENER, POOL},
     schema::Kind,
 };
-use crate::cloud::{clock::Moment, state::State, store::Row};
+use crate::cloud::{clock::FakeTime, state::State, store::Row};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revivals {
     /// How long after its end; nothing: nothing comes back.
     pub(super) after: Option<Duration>,
-    due: Vec<(Moment, &'static Kind, Row)>,
+    due: Vec<(FakeTime, &'static Kind, Row)>,
     /// Each comes back once.
     came: Vec<String>,
 }
 
 impl Octavia {
     /// An object is about to be gone.
-    pub(super) fn note_end(&mut self, kind: &'static Kind, id: &str, now: Moment) {
+    pub(super) fn note_end(&mut self, kind: &'static Kind, id: &str, now: FakeTime) {
         let Some(after) = self.revivals.after else { return };
         let may = [BALANCER.one, LISTENER.one, POOL.one].contains(&kind.one);
         let Some(row) = self.table(kind).row(id).filter(|_| may && self.is_probed(kind, id)).cloned() else {
@@ -50,7 +50,7 @@ impl State {
         let all = std::mem::take(&mut self.octavia.revivals.due);
         let (due, later) = all.into_iter().partition(|(at, ..)| *at <= now);
         self.octavia.revivals.due = later;
-        let due: Vec<(Moment, &'static Kind, Row)> = due;
+        let due: Vec<(FakeTime, &'static Kind, Row)> = due;
         for (_, kind, mut row) in due {
             let is_below = row.parent.as_ref().is_none_or(|it| self.octavia.balancers.row(it).is_some());
             if !is_below || self.octavia.table(kind).row(&row.id).is_some() {

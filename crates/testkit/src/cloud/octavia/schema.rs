@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::forms::{Fault, Form, not_a_dict};
+use super::forms::{BodyError, Form, not_a_dict};
 use crate::cloud::{
     exchange::{Refusal, Request},
     store::Fields,
@@ -162,18 +162,18 @@ impl Kind {
         let body = request.json().ok_or_else(not_json)?;
         let whole = body.as_object().ok_or_else(not_json)?;
         if let Some(other) = whole.keys().find(|key| *key != self.one) {
-            return Err(Fault::unknown(vec![other.clone()]).at_top(self, &body));
+            return Err(BodyError::unknown(vec![other.clone()]).at_top(self, &body));
         }
         let inside = whole.get(self.one).and_then(Value::as_object).ok_or_else(not_json)?;
         self.read(inside, place).map_err(|fault| fault.below(self.one).at_top(self, &body))
     }
 
-    pub(super) fn read(&'static self, given: &Map<String, Value>, place: u8) -> Result<Fields, Fault> {
+    pub(super) fn read(&'static self, given: &Map<String, Value>, place: u8) -> Result<Fields, BodyError> {
         let mine = || self.attributes.iter().filter(|it| it.uses & place != 0);
         let unknown: Vec<String> =
             given.keys().filter(|key| !mine().any(|it| it.name == **key)).cloned().collect();
         if !unknown.is_empty() {
-            return Err(Fault::unknown(unknown));
+            return Err(BodyError::unknown(unknown));
         }
         let mut fields = Fields::new();
         for attribute in mine() {
@@ -185,7 +185,7 @@ impl Kind {
                 None if place == CHANGE => {}
                 // A nested pool that is only named refers to another one.
                 None if attribute.required && !(place == NESTED && self.one == "pool") => {
-                    return Err(Fault::input(attribute.name, "None", "Mandatory field missing."));
+                    return Err(BodyError::input(attribute.name, "None", "Mandatory field missing."));
                 }
                 None => {
                     if let Some(value) = attribute.preset.value() {

@@ -11,11 +11,11 @@ use super::{
     providers::{Provider, operating},
     schema::Kind,
 };
-use crate::cloud::{clock::Moment, state::State};
+use crate::cloud::{clock::FakeTime, state::State};
 
 /// How long changes take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum ChangeDuration {
     /// So many requests see the change going on; then it is done.
     Looks(u32),
     /// By the fake's clock, which a test moves.
@@ -26,9 +26,9 @@ pub enum Pace {
     Never,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace::Looks(1)
+impl Default for ChangeDuration {
+    fn default() -> ChangeDuration {
+        ChangeDuration::Looks(1)
     }
 }
 
@@ -39,8 +39,8 @@ const FORGOTTEN: &str = "forgotten";
 
 /// A change that goes on at a load balancer.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
-    end: End,
+pub(super) struct PendingChange {
+    end: PendingUntil,
     step: Step,
     late: Vec<Late>,
 }
@@ -49,9 +49,9 @@ pub(super) struct Pending {
 type Late = (&'static Kind, String);
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum PendingUntil {
     Looks(u32),
-    At(Moment),
+    At(FakeTime),
     Never,
 }
 
@@ -63,7 +63,7 @@ enum Step {
 
 impl Octavia {
     /// When the one who is free first is done with what takes so long.
-    fn free_worker(&mut self, workers: usize, now: Moment, each: Duration) -> Moment {
+    fn free_worker(&mut self, workers: usize, now: FakeTime, each: Duration) -> FakeTime {
         self.workers.resize(workers.max(1), now);
         let free = self.workers.iter_mut().min().expect("there is one at least");
         *free = (*free).max(now).after(each);
@@ -86,13 +86,15 @@ impl State {
         let is_noop =
             self.octavia.balancers.row(balancer).is_some_and(|it| Provider::of(it) == Provider::Noop);
         let end = match self.octavia.pace {
-            _ if is_noop => End::Never,
-            Pace::Looks(looks) => End::Looks(looks),
-            Pace::Time(time) => End::At(self.now.after(time)),
-            Pace::Workers { each, workers } => End::At(self.octavia.free_worker(workers, self.now, each)),
-            Pace::Never => End::Never,
+            _ if is_noop => PendingUntil::Never,
+            ChangeDuration::Looks(looks) => PendingUntil::Looks(looks),
+            ChangeDuration::Time(time) => PendingUntil::At(self.now.after(time)),
+            ChangeDuration::Workers { each, workers } => {
+                PendingUntil::At(self.octavia.free_worker(workers, self.now, each))
+            }
+            ChangeDuration::Never => PendingUntil::Never,
         };
-        self.octavia.pending.insert(balancer.to_owned(), Pending { end, step, late });
+        self.octavia.pending.insert(balancer.to_owned(), PendingChange { end, step, late });
     }
 
     /// These objects were told to somebody: what goes on at their load balancers draws nearer to its end.
@@ -105,7 +107,9 @@ impl State {
         balancers.sort();
         balancers.dedup();
         for balancer in balancers {
-            if let Some(Pending { end: End::Looks(looks), .. }) = self.octavia.pending.get_mut(&balancer) {
+            if let Some(PendingChange { end: PendingUntil::Looks(looks), .. }) =
+                self.octavia.pending.get_mut(&balancer)
+            {
                 *looks = looks.saturating_sub(1);
             }
         }
@@ -118,10 +122,10 @@ impl State {
             return;
         }
         let now = self.now;
-        let is_over = |it: &Pending| match it.end {
-            End::Looks(left) => left == 0,
-            End::At(due) => due <= now,
-            End::Never => false,
+        let is_over = |it: &PendingChange| match it.end {
+            PendingUntil::Looks(left) => left == 0,
+            PendingUntil::At(due) => due <= now,
+            PendingUntil::Never => false,
         };
         let done: Vec<String> =
             self.octavia.pending.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| id.clone()).collect();
@@ -283,7 +287,7 @@ impl Octavia {
     /// What goes on there never ends.
     pub(super) fn hang(&mut self, balancer: &str) {
         if let Some(pending) = self.pending.get_mut(balancer) {
-            pending.end = End::Never;
+            pending.end = PendingUntil::Never;
         }
     }
 

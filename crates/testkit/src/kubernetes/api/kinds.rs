@@ -6,7 +6,7 @@ use hyper::{Request, header::ACCEPT};
 use kube::Client;
 use serde_json::Value;
 
-use super::Named;
+use super::KindRef;
 use crate::kubernetes::plane::{KINDS, array, text};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,10 +62,10 @@ impl Kinds {
         Ok(kinds)
     }
 
-    pub(super) fn find(&self, named: &Named) -> Option<Kind> {
+    pub(super) fn find(&self, named: &KindRef) -> Option<Kind> {
         match named {
-            Named::Word(word) => self.words.get(&word.to_lowercase()),
-            Named::Manifest(version, kind) => self.manifests.get(&(version.clone(), kind.clone())),
+            KindRef::Word(word) => self.words.get(&word.to_lowercase()),
+            KindRef::Manifest(version, kind) => self.manifests.get(&(version.clone(), kind.clone())),
         }
         .cloned()
     }
@@ -118,15 +118,15 @@ mod tests {
         kinds.add_group("/apis", &group("events.k8s.io", resource("events", "event", "Event", "Namespaced")));
         kinds
             .add_group("/apis", &group("seaway.dev", resource("addresses", "address", "Address", "Cluster")));
-        let folder = |word: &str| kinds.find(&Named::Word(word.to_owned())).map(|it| it.folder("default"));
+        let folder = |word: &str| kinds.find(&KindRef::Word(word.to_owned())).map(|it| it.folder("default"));
         assert_eq!(folder("Event").as_deref(), Some("/api/v1/namespaces/default/events"));
         let of_group = Some("/apis/events.k8s.io/v1/namespaces/default/events");
         assert_eq!(folder("events.events.k8s.io").as_deref(), of_group);
         assert_eq!(folder("events.v1.events.k8s.io").as_deref(), of_group);
         assert_eq!(folder("addresses").as_deref(), Some("/apis/seaway.dev/v1/addresses"));
         assert_eq!(folder("pods"), None);
-        let address = kinds.find(&Named::Manifest("seaway.dev/v1".to_owned(), "Address".to_owned()));
+        let address = kinds.find(&KindRef::Manifest("seaway.dev/v1".to_owned(), "Address".to_owned()));
         assert_eq!(address.map(|it| it.shown).as_deref(), Some("address.seaway.dev"));
-        assert_eq!(kinds.find(&Named::Manifest("v1".to_owned(), "Address".to_owned())), None);
+        assert_eq!(kinds.find(&KindRef::Manifest("v1".to_owned(), "Address".to_owned())), None);
     }
 }

@@ -7,10 +7,15 @@ use k8s_openapi::api::{
 use kube::{Api, Client};
 
 use super::volumes::namespace;
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 /// Asks for a token of the pod's service account, and writes down what its containers find of it.
-pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod, folder: &Path) -> Result<(), String> {
+pub(super) async fn prepare(
+    place: &NodeContext,
+    client: &Client,
+    pod: &Pod,
+    folder: &Path,
+) -> Result<(), String> {
     let account = pod.spec.as_ref().and_then(|it| it.service_account_name.clone()).unwrap_or_default();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &namespace(pod));
     let bound = BoundObjectReference {
@@ -30,7 +35,7 @@ pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod, folder: &
     write(place, folder, &namespace(pod), &token).map_err(|it| it.to_string())
 }
 
-fn write(place: &Place, folder: &Path, namespace: &str, token: &str) -> io::Result<()> {
+fn write(place: &NodeContext, folder: &Path, namespace: &str, token: &str) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("token"), token)?;
     std::fs::write(folder.join("namespace"), namespace)?;

@@ -10,14 +10,14 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 /// A kubelet renews every ten seconds; silence is noticed sooner here.
 const BEAT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Makes the Node, or what is missing of it, until that is done.
-pub(super) async fn register(place: &Place, client: &Client, logs: u16) {
+pub(super) async fn register(place: &NodeContext, client: &Client, logs: u16) {
     let nodes: Api<Node> = Api::all(client.clone());
     let networks = place.networks();
     let mut labels = json!({
@@ -45,7 +45,7 @@ pub(super) async fn register(place: &Place, client: &Client, logs: u16) {
 }
 
 /// Renews the lease for ever, and the status now and then.
-pub(super) async fn beat(place: &Place, client: &Client, logs: u16) {
+pub(super) async fn beat(place: &NodeContext, client: &Client, logs: u16) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     let nodes: Api<Node> = Api::all(client.clone());
     let mut clock = tokio::time::interval(BEAT);
@@ -59,7 +59,7 @@ pub(super) async fn beat(place: &Place, client: &Client, logs: u16) {
     }
 }
 
-async fn renew(place: &Place, leases: &Api<Lease>) -> Result<(), kube::Error> {
+async fn renew(place: &NodeContext, leases: &Api<Lease>) -> Result<(), kube::Error> {
     let spec = json!({
         "holderIdentity": place.name, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())
     });
@@ -73,12 +73,12 @@ async fn renew(place: &Place, leases: &Api<Lease>) -> Result<(), kube::Error> {
     }
 }
 
-async fn tell(place: &Place, nodes: &Api<Node>, logs: u16) -> Result<(), kube::Error> {
+async fn tell(place: &NodeContext, nodes: &Api<Node>, logs: u16) -> Result<(), kube::Error> {
     let patch = Patch::Strategic(json!({"status": status(place, logs)}));
     nodes.patch_status(&place.name, &PatchParams::default(), &patch).await.map(drop)
 }
 
-fn status(place: &Place, logs: u16) -> Value {
+fn status(place: &NodeContext, logs: u16) -> Value {
     let now = format!("{:.0}", Timestamp::now());
     let mut addresses: Vec<Value> =
         place.addresses.iter().map(|it| json!({"type": "InternalIP", "address": it})).collect();

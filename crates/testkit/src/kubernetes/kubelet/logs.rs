@@ -14,7 +14,7 @@ use std::{
 use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivatePkcs8KeyDer};
 use socket2::SockRef;
 
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 /// Serves `GET /containerLogs/NAMESPACE/POD/CONTAINER` over TLS, as the API server asks a kubelet.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Logs {
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Logs {
-    pub(super) fn serve(place: &Place) -> Logs {
+    pub(super) fn serve(place: &NodeContext) -> Logs {
         let listener = Arc::new(TcpListener::bind("[::]:10250").expect("no kubelet is on this node"));
         let ended: Arc<AtomicBool> = Arc::default();
         let (config, folder) = (certificate(), place.folder.clone());

@@ -24,13 +24,13 @@ use super::{
     sandbox::{Addresses, Sandbox},
     volumes,
 };
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// What all that belongs to one pod looks at.
-struct Life {
-    place: Arc<Place>,
+struct PodContext {
+    place: Arc<NodeContext>,
     /// As it was when it came here; what changes later is told to `live`.
     pod: Pod,
     sandbox: Sandbox,
@@ -42,14 +42,14 @@ struct Life {
 }
 
 /// A container, and how it does.
-struct Kept {
+struct PodContainer {
     container: Container,
     state: RefCell<State>,
 }
 
 /// From when a pod is bound to this node until its object is gone.
 pub(super) async fn live(
-    place: Arc<Place>,
+    place: Arc<NodeContext>,
     client: Client,
     addresses: Rc<Addresses>,
     mut told: watch::Receiver<Pod>,
@@ -64,8 +64,8 @@ pub(super) async fn live(
         return;
     }
     let restarts = spec.restart_policy.unwrap_or_else(|| "Always".to_owned());
-    let all = |them: Option<Vec<Container>>| -> Rc<[Rc<Kept>]> {
-        let kept = |container| Rc::new(Kept { container, state: RefCell::default() });
+    let all = |them: Option<Vec<Container>>| -> Rc<[Rc<PodContainer>]> {
+        let kept = |container| Rc::new(PodContainer { container, state: RefCell::default() });
         them.into_iter().flatten().map(kept).collect()
     };
     let (first, main) = (all(spec.init_containers), all(Some(spec.containers)));
@@ -79,7 +79,7 @@ pub(super) async fn live(
         }
     }
     let sandbox = Sandbox::make(&place, &addresses, &pod);
-    let life = Rc::new(Life {
+    let life = Rc::new(PodContext {
         place,
         sandbox,
         changed: Notify::new(),
@@ -118,9 +118,14 @@ pub(super) async fn live(
 }
 
 /// All containers to their ends: those of `first` one after the other, then the others side by side.
-async fn run(life: Rc<Life>, first: Rc<[Rc<Kept>]>, main: Rc<[Rc<Kept>]>, restarts: String) {
+async fn run(
+    life: Rc<PodContext>,
+    first: Rc<[Rc<PodContainer>]>,
+    main: Rc<[Rc<PodContainer>]>,
+    restarts: String,
+) {
     // An init container that goes on (a sidecar) is one of the others, started before them.
-    let goes_on = |it: &Kept| it.container.restart_policy.as_deref() == Some("Always");
+    let goes_on = |it: &PodContainer| it.container.restart_policy.as_deref() == Some("Always");
     let mut beside = Vec::new();
     for kept in first.iter() {
         if goes_on(kept) {

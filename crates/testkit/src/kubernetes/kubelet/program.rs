@@ -5,14 +5,14 @@ use tokio::process::{Child, Command};
 
 use super::{root, sandbox::Sandbox, walls};
 use crate::{
-    kubernetes::node::Place,
+    kubernetes::node::NodeContext,
     topology::{Namespace, Running},
 };
 
 /// A container of a pod, about to run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Program<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a NodeContext,
     pub(super) pod: &'a Pod,
     pub(super) sandbox: &'a Sandbox,
     pub(super) container: &'a Container,
@@ -21,7 +21,7 @@ pub(super) struct Program<'a> {
 }
 
 /// Where a container's words are kept.
-pub(super) fn log_of(place: &Place, pod: &Pod, container: &str) -> std::path::PathBuf {
+pub(super) fn log_of(place: &NodeContext, pod: &Pod, container: &str) -> std::path::PathBuf {
     let of = |it: &Option<String>| it.clone().unwrap_or_default();
     let name = format!("{}_{}_{container}.log", of(&pod.metadata.namespace), of(&pod.metadata.name));
     place.folder.join(name)
@@ -118,7 +118,7 @@ impl Program<'_> {
 }
 
 /// The real one. What it says is beside the logs of the node's pods.
-pub(super) fn kube_proxy(place: &Place) -> Running {
+pub(super) fn kube_proxy(place: &NodeContext) -> Running {
     let kubeconfig = place.proxy_kubeconfig.to_string_lossy();
     let mut command = in_there(&place.namespace, &place.programs.join("kube-proxy"));
     command.args([

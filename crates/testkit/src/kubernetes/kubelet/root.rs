@@ -9,12 +9,12 @@ use super::{
     volumes::{self, Mount},
     walls,
 };
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 /// A program's line, within the unpacked image: a layer of its own over it, volumes in it, and then `pod enter`, which is static
 /// and gives up what the container may not do.
 pub(super) fn around(
-    place: &Place,
+    place: &NodeContext,
     pod: &Pod,
     container: &Container,
     image: &Path,

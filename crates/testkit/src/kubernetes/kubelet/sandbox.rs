@@ -2,7 +2,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::{kubernetes::node::Place, topology::Namespace};
+use crate::{kubernetes::node::NodeContext, topology::Namespace};
 
 /// The side of the node has these on each cable: pods know no other neighbour.
 const GATEWAY: &str = "169.254.1.1";
@@ -18,11 +18,11 @@ pub(super) struct Sandbox {
     pub(super) addresses: Vec<String>,
     /// None for who shares that of its node.
     own: Option<(Namespace, u16, Rc<Addresses>)>,
-    place: Arc<Place>,
+    place: Arc<NodeContext>,
 }
 
 impl Sandbox {
-    pub(super) fn make(place: &Arc<Place>, addresses: &Rc<Addresses>, pod: &Pod) -> Sandbox {
+    pub(super) fn make(place: &Arc<NodeContext>, addresses: &Rc<Addresses>, pod: &Pod) -> Sandbox {
         if pod.spec.as_ref().and_then(|it| it.host_network) == Some(true) {
             return Sandbox { addresses: place.addresses.clone(), own: None, place: place.clone() };
         }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret, Volume};
 use kube::{Api, Client};
 
 use super::account;
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 /// A folder that a container sees.
 pub(super) struct Mount {
@@ -14,7 +14,7 @@ pub(super) struct Mount {
 }
 
 /// Makes the pod's volumes. What a volume is made of may come later, or never.
-pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod) -> Result<(), String> {
+pub(super) async fn prepare(place: &NodeContext, client: &Client, pod: &Pod) -> Result<(), String> {
     let volumes = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten());
     for volume in volumes {
         let folder = folder_of(place, pod, volume);
@@ -40,7 +40,7 @@ pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod) -> Result
 }
 
 /// Where a container on the machine's own files has them.
-pub(super) fn mounts(place: &Place, pod: &Pod, container: &Container) -> Vec<Mount> {
+pub(super) fn mounts(place: &NodeContext, pod: &Pod, container: &Container) -> Vec<Mount> {
     let mut mounts = asked(place, pod, container);
     for mount in &mut mounts {
         // A machine's /var/run is its /run.
@@ -52,7 +52,7 @@ pub(super) fn mounts(place: &Place, pod: &Pod, container: &Container) -> Vec<Mou
 }
 
 /// Where a container asks for them. One of a kind that this does not know is not there.
-pub(super) fn asked(place: &Place, pod: &Pod, container: &Container) -> Vec<Mount> {
+pub(super) fn asked(place: &NodeContext, pod: &Pod, container: &Container) -> Vec<Mount> {
     let volumes: Vec<&Volume> = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten()).collect();
     let of = |name: &str| volumes.iter().find(|it| it.name == name).map(|it| folder_of(place, pod, it));
     let mounts = container.volume_mounts.iter().flatten();
@@ -73,7 +73,7 @@ fn is_made(volume: &Volume) -> bool {
     volume.host_path.as_ref().is_some_and(|it| it.type_.as_deref() == Some("DirectoryOrCreate"))
 }
 
-fn folder_of(place: &Place, pod: &Pod, volume: &Volume) -> PathBuf {
+fn folder_of(place: &NodeContext, pod: &Pod, volume: &Volume) -> PathBuf {
     match &volume.host_path {
         // All nodes are this machine, and each has folders of its own.
         Some(host) if is_made(volume) => place.folder.join("machine").join(host.path.trim_start_matches('/')),
@@ -83,7 +83,7 @@ fn folder_of(place: &Place, pod: &Pod, volume: &Volume) -> PathBuf {
 }
 
 /// What is a pod's own on the machine.
-pub(super) fn folder(place: &Place, pod: &Pod) -> PathBuf {
+pub(super) fn folder(place: &NodeContext, pod: &Pod) -> PathBuf {
     place.folder.join(pod.metadata.uid.as_deref().unwrap_or_default())
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs};
 use k8s_openapi::api::core::v1::{Capabilities, Container, Pod, SecurityContext};
 
 use super::volumes::{self, Mount};
-use crate::kubernetes::node::Place;
+use crate::kubernetes::node::NodeContext;
 
 /// What container runtimes leave to who asks for nothing.
 const USUAL: [&str; 14] = [
@@ -30,7 +30,7 @@ const USUAL: [&str; 14] = [
 
 /// A program's line, within its walls. Who asks for none has none but those of its network.
 pub(super) fn around(
-    place: &Place,
+    place: &NodeContext,
     pod: &Pod,
     container: &Container,
     line: Vec<String>,

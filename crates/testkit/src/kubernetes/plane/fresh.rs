@@ -42,7 +42,7 @@ const QUIET: Duration = Duration::from_millis(400);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct Fresh {
+pub(super) struct Baseline {
     values: BTreeMap<String, String>,
     revisions: Revisions,
     listed: BTreeSet<String>,
@@ -55,9 +55,9 @@ struct Difference {
     changed: Vec<String>,
 }
 
-impl Fresh {
+impl Baseline {
     /// Of a control plane that has just come up, once its controllers have made what each cluster has.
-    pub(super) async fn of(etcd: &Etcd, client: &Client) -> Result<Fresh, String> {
+    pub(super) async fn of(etcd: &Etcd, client: &Client) -> Result<Baseline, String> {
         let deadline = Instant::now() + PATIENCE;
         let (mut revisions, mut since) = (stable(etcd).await?, Instant::now());
         while Instant::now() < deadline {
@@ -72,7 +72,7 @@ impl Fresh {
             let listed = listing(client).await.map_err(|it| it.to_string())?;
             let mut values = etcd.values().await?;
             values.retain(|key, _| is_stable(key));
-            let mut fresh = Fresh { values, revisions: revisions.clone(), listed };
+            let mut fresh = Baseline { values, revisions: revisions.clone(), listed };
             if fresh.is_now(etcd).await.is_ok() {
                 return Ok(fresh);
             }

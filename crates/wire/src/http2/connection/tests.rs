@@ -2,14 +2,19 @@ use proptest::prelude::*;
 
 use super::{
     super::{
-        fields::Block,
-        frame::{First, Frame, put},
+        fields::FieldBlock,
+        frame::{Frame, FrameStart, put},
     },
     *,
 };
 
-const OURS: Ours =
-    Ours { head: 4096, streams: 4, stream_window: 1 << 16, connection_window: 1 << 17, is_shared: false };
+const OURS: LocalSettings = LocalSettings {
+    head: 4096,
+    streams: 4,
+    stream_window: 1 << 16,
+    connection_window: 1 << 17,
+    is_shared: false,
+};
 
 mod peers;
 
@@ -23,7 +28,7 @@ fn server() -> Side {
 
 fn frames(bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
     let (mut rest, mut all) = (bytes, Vec::new());
-    while let First::Frame(frame) = Frame::first(rest) {
+    while let FrameStart::Frame(frame) = Frame::first(rest) {
         all.push((frame.kind, frame.flags, frame.stream, frame.payload.to_vec()));
         rest = &rest[HEAD + frame.payload.len()..];
     }
@@ -39,7 +44,7 @@ fn framed(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 fn get(path: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut block = Block::new(&mut out, false);
+    let mut block = FieldBlock::new(&mut out, false);
     block.method(b"GET");
     block.scheme(false);
     block.path(path.as_bytes());
@@ -48,7 +53,7 @@ fn get(path: &str) -> Vec<u8> {
 }
 
 /// Everything that the bytes say, and how it ended.
-fn hear<'b>(side: &mut Side, bytes: &'b [u8]) -> (Vec<FrameEvent<'b>>, Option<Broken>) {
+fn hear<'b>(side: &mut Side, bytes: &'b [u8]) -> (Vec<FrameEvent<'b>>, Option<ConnectionError>) {
     let (mut rest, mut all) = (bytes, Vec::new());
     loop {
         match side.read(rest) {
@@ -83,42 +88,46 @@ fn asked() -> Side {
 fn who_breaks_the_rules_of_a_connection_loses_it_and_hears_why() {
     let half = [&get("/")[..5]].concat();
     for (name, bytes, reason) in [
-        ("data on stream 0", framed(kind::DATA, 0, 0, b"x"), Reason::PROTOCOL),
-        ("data on an idle stream", framed(kind::DATA, 0, 3, b"x"), Reason::PROTOCOL),
-        ("too much filling", framed(kind::DATA, flag::PADDED, 1, &[9, 1, 2]), Reason::PROTOCOL),
-        ("a head on stream 0", framed(kind::HEADERS, ALL, 0, &get("/")), Reason::PROTOCOL),
-        ("a head on an even stream", framed(kind::HEADERS, ALL, 2, &get("/")), Reason::PROTOCOL),
-        ("a head that is garbled", framed(kind::HEADERS, ALL, 3, &[0xff; 9]), Reason::COMPRESSION),
-        ("half a priority", framed(kind::HEADERS, ALL | flag::PRIORITY, 3, &[0; 3]), Reason::FRAME_SIZE),
-        ("a loop", framed(kind::HEADERS, ALL | flag::PRIORITY, 3, &[0, 0, 0, 3, 0]), Reason::PROTOCOL),
+        ("data on stream 0", framed(kind::DATA, 0, 0, b"x"), ErrorCode::PROTOCOL),
+        ("data on an idle stream", framed(kind::DATA, 0, 3, b"x"), ErrorCode::PROTOCOL),
+        ("too much filling", framed(kind::DATA, flag::PADDED, 1, &[9, 1, 2]), ErrorCode::PROTOCOL),
+        ("a head on stream 0", framed(kind::HEADERS, ALL, 0, &get("/")), ErrorCode::PROTOCOL),
+        ("a head on an even stream", framed(kind::HEADERS, ALL, 2, &get("/")), ErrorCode::PROTOCOL),
+        ("a head that is garbled", framed(kind::HEADERS, ALL, 3, &[0xff; 9]), ErrorCode::COMPRESSION),
+        ("half a priority", framed(kind::HEADERS, ALL | flag::PRIORITY, 3, &[0; 3]), ErrorCode::FRAME_SIZE),
+        ("a loop", framed(kind::HEADERS, ALL | flag::PRIORITY, 3, &[0, 0, 0, 3, 0]), ErrorCode::PROTOCOL),
         (
             "something amid a head",
             [framed(kind::HEADERS, 0, 3, &half), framed(kind::PING, 0, 0, &[0; 8])].concat(),
-            Reason::PROTOCOL,
+            ErrorCode::PROTOCOL,
         ),
-        ("the rest of no head", framed(kind::CONTINUATION, flag::END_HEADERS, 1, &half), Reason::PROTOCOL),
-        ("a push", framed(kind::PUSH_PROMISE, 0, 1, &[0, 0, 0, 2]), Reason::PROTOCOL),
-        ("settings of a stream", framed(kind::SETTINGS, 0, 1, &[]), Reason::PROTOCOL),
-        ("half a setting", framed(kind::SETTINGS, 0, 0, &[0; 5]), Reason::FRAME_SIZE),
-        ("settings that agree and more", framed(kind::SETTINGS, flag::ACK, 0, &[0; 6]), Reason::FRAME_SIZE),
-        ("a window too large", framed(kind::SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0]), Reason::FLOW_CONTROL),
-        ("frames too small", framed(kind::SETTINGS, 0, 0, &[0, 5, 0, 0, 0x3f, 0xff]), Reason::PROTOCOL),
-        ("push as no switch", framed(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]), Reason::PROTOCOL),
-        ("a ping on a stream", framed(kind::PING, 0, 1, &[0; 8]), Reason::PROTOCOL),
-        ("a short ping", framed(kind::PING, 0, 0, &[0; 7]), Reason::FRAME_SIZE),
-        ("a reset of stream 0", framed(kind::RST_STREAM, 0, 0, &[0; 4]), Reason::PROTOCOL),
-        ("a reset of an idle stream", framed(kind::RST_STREAM, 0, 3, &[0; 4]), Reason::PROTOCOL),
-        ("a short reset", framed(kind::RST_STREAM, 0, 1, &[0; 3]), Reason::FRAME_SIZE),
-        ("a window that stays", framed(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), Reason::PROTOCOL),
+        ("the rest of no head", framed(kind::CONTINUATION, flag::END_HEADERS, 1, &half), ErrorCode::PROTOCOL),
+        ("a push", framed(kind::PUSH_PROMISE, 0, 1, &[0, 0, 0, 2]), ErrorCode::PROTOCOL),
+        ("settings of a stream", framed(kind::SETTINGS, 0, 1, &[]), ErrorCode::PROTOCOL),
+        ("half a setting", framed(kind::SETTINGS, 0, 0, &[0; 5]), ErrorCode::FRAME_SIZE),
+        (
+            "settings that agree and more",
+            framed(kind::SETTINGS, flag::ACK, 0, &[0; 6]),
+            ErrorCode::FRAME_SIZE,
+        ),
+        ("a window too large", framed(kind::SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0]), ErrorCode::FLOW_CONTROL),
+        ("frames too small", framed(kind::SETTINGS, 0, 0, &[0, 5, 0, 0, 0x3f, 0xff]), ErrorCode::PROTOCOL),
+        ("push as no switch", framed(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]), ErrorCode::PROTOCOL),
+        ("a ping on a stream", framed(kind::PING, 0, 1, &[0; 8]), ErrorCode::PROTOCOL),
+        ("a short ping", framed(kind::PING, 0, 0, &[0; 7]), ErrorCode::FRAME_SIZE),
+        ("a reset of stream 0", framed(kind::RST_STREAM, 0, 0, &[0; 4]), ErrorCode::PROTOCOL),
+        ("a reset of an idle stream", framed(kind::RST_STREAM, 0, 3, &[0; 4]), ErrorCode::PROTOCOL),
+        ("a short reset", framed(kind::RST_STREAM, 0, 1, &[0; 3]), ErrorCode::FRAME_SIZE),
+        ("a window that stays", framed(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), ErrorCode::PROTOCOL),
         (
             "a window beyond all",
             framed(kind::WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]),
-            Reason::FLOW_CONTROL,
+            ErrorCode::FLOW_CONTROL,
         ),
-        ("a window of an idle stream", framed(kind::WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1]), Reason::PROTOCOL),
-        ("a short window", framed(kind::WINDOW_UPDATE, 0, 0, &[0; 3]), Reason::FRAME_SIZE),
-        ("a priority of nothing", framed(kind::PRIORITY, 0, 0, &[0; 5]), Reason::PROTOCOL),
-        ("a frame too large", vec![0, 0x40, 1, 0, 0, 0, 0, 0, 1], Reason::FRAME_SIZE),
+        ("a window of an idle stream", framed(kind::WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1]), ErrorCode::PROTOCOL),
+        ("a short window", framed(kind::WINDOW_UPDATE, 0, 0, &[0; 3]), ErrorCode::FRAME_SIZE),
+        ("a priority of nothing", framed(kind::PRIORITY, 0, 0, &[0; 5]), ErrorCode::PROTOCOL),
+        ("a frame too large", vec![0, 0x40, 1, 0, 0, 0, 0, 0, 1], ErrorCode::FRAME_SIZE),
     ] {
         let mut side = asked();
         let (_, broken) = hear(&mut side, &bytes);
@@ -127,26 +136,26 @@ fn who_breaks_the_rules_of_a_connection_loses_it_and_hears_why() {
         assert_eq!((kind, stream, payload[7]), (kind::GOAWAY, 0, reason.0 as u8), "{name}");
     }
     let (_, broken) = hear(&mut server(), &framed(kind::PING, 0, 0, &[0; 8]));
-    assert_eq!(broken.unwrap().reason, Reason::PROTOCOL, "settings come first");
+    assert_eq!(broken.unwrap().reason, ErrorCode::PROTOCOL, "settings come first");
 }
 
 #[test]
 fn who_breaks_the_rules_of_a_stream_loses_that_alone() {
     for (name, bytes, reason) in [
-        ("a window that stays", framed(kind::WINDOW_UPDATE, 0, 1, &[0; 4]), Reason::PROTOCOL),
+        ("a window that stays", framed(kind::WINDOW_UPDATE, 0, 1, &[0; 4]), ErrorCode::PROTOCOL),
         (
             "a window beyond all",
             framed(kind::WINDOW_UPDATE, 0, 1, &[0x7f, 255, 255, 255]),
-            Reason::FLOW_CONTROL,
+            ErrorCode::FLOW_CONTROL,
         ),
-        ("a priority of itself", framed(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 0]), Reason::PROTOCOL),
+        ("a priority of itself", framed(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 0]), ErrorCode::PROTOCOL),
         (
             "trailers without end",
             framed(kind::HEADERS, flag::END_HEADERS, 1, b"\0\x01a\x01b"),
-            Reason::PROTOCOL,
+            ErrorCode::PROTOCOL,
         ),
-        ("trailers that lead", framed(kind::HEADERS, ALL, 1, b"\x84"), Reason::PROTOCOL),
-        ("more than a window", framed(kind::DATA, 0, 1, &[0; 16 << 10]).repeat(5), Reason::FLOW_CONTROL),
+        ("trailers that lead", framed(kind::HEADERS, ALL, 1, b"\x84"), ErrorCode::PROTOCOL),
+        ("more than a window", framed(kind::DATA, 0, 1, &[0; 16 << 10]).repeat(5), ErrorCode::FLOW_CONTROL),
     ] {
         let mut side = asked();
         let (heard, broken) = hear(&mut side, &bytes);
@@ -193,7 +202,7 @@ fn a_head_without_end_ends_the_connection() {
         for _ in 0..10_000 {
             broken = broken.or(hear(&mut side, &framed(kind::CONTINUATION, 0, 3, piece)).1);
         }
-        assert_eq!(broken.unwrap().reason, Reason::TOO_MUCH);
+        assert_eq!(broken.unwrap().reason, ErrorCode::TOO_MUCH);
     }
 }
 
@@ -206,7 +215,7 @@ fn a_head_may_come_in_so_many_pieces_and_no_more() {
         bytes.extend(framed(kind::CONTINUATION, flag::END_HEADERS, 3, b""));
         let (heard, broken) = hear(&mut side, &bytes);
         assert_eq!(matches!(heard.last(), Some(FrameEvent::Request { .. })), is_whole, "{count}");
-        assert_eq!(broken.map(|it| it.reason), (!is_whole).then_some(Reason::TOO_MUCH), "{count}");
+        assert_eq!(broken.map(|it| it.reason), (!is_whole).then_some(ErrorCode::TOO_MUCH), "{count}");
     }
 }
 
@@ -234,7 +243,7 @@ fn a_body_is_as_long_as_it_was_told() {
     for (told, sent, fits) in [("5", "hello", true), ("5", "hell", false), ("4", "hello", false)] {
         let mut side = server();
         let mut head = get("/");
-        Block::new(&mut head, false).field(b"content-length", told.as_bytes());
+        FieldBlock::new(&mut head, false).field(b"content-length", told.as_bytes());
         let head = framed(kind::HEADERS, flag::END_HEADERS, 1, &head);
         let body = framed(kind::DATA, flag::END_STREAM, 1, sent.as_bytes());
         let bytes = [&SETTINGS[..], &head, &body].concat();
@@ -247,20 +256,20 @@ fn a_body_is_as_long_as_it_was_told() {
 fn windows_bound_what_is_said_and_open_as_bytes_are_taken() {
     let mut side = asked();
     let key = side.streams.find(1).unwrap();
-    assert_eq!(side.say_data(key, &[0; 100_000], true), 65_535);
-    assert_eq!(side.say_data(key, &[0; 10], true), 0);
+    assert_eq!(side.send_data(key, &[0; 100_000], true), 65_535);
+    assert_eq!(side.send_data(key, &[0; 10], true), 0);
     let room = framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 4]);
     hear(&mut side, &room);
-    assert_eq!(side.say_data(key, &[0; 10], true), 0, "that of the connection is closed");
+    assert_eq!(side.send_data(key, &[0; 10], true), 0, "that of the connection is closed");
     let room = framed(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 9]);
     hear(&mut side, &room);
-    assert_eq!(side.say_data(key, &[0; 10], true), 4);
+    assert_eq!(side.send_data(key, &[0; 10], true), 4);
     // A window that is made smaller may be below nothing.
     hear(&mut side, &framed(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     hear(&mut side, &framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0xff, 0xff]));
-    assert_eq!(side.say_data(key, &[0; 10], true), 0);
+    assert_eq!(side.send_data(key, &[0; 10], true), 0);
     hear(&mut side, &framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 3]));
-    assert_eq!(side.say_data(key, &[0; 10], true), 3);
+    assert_eq!(side.send_data(key, &[0; 10], true), 3);
 
     let mut side = asked();
     let key = side.streams.find(1).unwrap();
@@ -287,7 +296,7 @@ fn who_leaves_serves_what_was_on_its_way() {
     side.out.clear();
     hear(&mut side, &framed(kind::PING, flag::ACK, 0, &said[1].3));
     assert_eq!(frames(&side.out), [(kind::GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
-    assert!(side.has_left());
+    assert!(side.has_sent_goaway());
     let question = framed(kind::HEADERS, ALL, 5, &get("/too-late"));
     assert_eq!(hear(&mut side, &question), (vec![FrameEvent::Nothing], None));
 }
@@ -296,7 +305,7 @@ fn who_leaves_serves_what_was_on_its_way() {
 struct Pair {
     client: Side,
     server: Side,
-    asked: Vec<(Key, String)>,
+    asked: Vec<(StreamKey, String)>,
     heard: Vec<(u32, String)>,
     bodies: std::collections::BTreeMap<u32, Vec<u8>>,
 }
@@ -396,7 +405,7 @@ proptest! {
         for _ in 0..200 {
             for ((key, sent), (up, _, _)) in keys.iter_mut().zip(&sizes) {
                 if *sent < *up {
-                    *sent += pair.client.say_data(*key, &bytes[*sent..*up], true);
+                    *sent += pair.client.send_data(*key, &bytes[*sent..*up], true);
                 }
             }
             pair.carry(piece);
@@ -407,13 +416,13 @@ proptest! {
                     pair.server.say(key, false, |block| block.status(200));
                 }
                 if *sent < down {
-                    *sent += pair.server.say_data(key, &bytes[*sent..down], !trailed);
+                    *sent += pair.server.send_data(key, &bytes[*sent..down], !trailed);
                 }
                 if *sent == down && !*done {
                     *done = true;
                     match trailed {
                         true => pair.server.say(key, true, |block| block.field(b"t", b"u")),
-                        false => drop(pair.server.say_data(key, &[], true)),
+                        false => drop(pair.server.send_data(key, &[], true)),
                     }
                 }
             }
@@ -436,7 +445,7 @@ proptest! {
 
     #[test]
     fn a_head_larger_than_a_frame_goes_in_pieces(size in 0..40_000_usize) {
-        let ours = Ours { head: 64 << 10, ..OURS };
+        let ours = LocalSettings { head: 64 << 10, ..OURS };
         let (mut client, mut server) = (Side::client(ours), Side::server(ours, false));
         client.ask(true, Vec::new(), |block| {
             block.method(b"GET");

@@ -9,14 +9,14 @@
 use super::{
     super::{
         frame::{self, LARGEST, flag, kind, put_room},
-        slots::Key,
+        stream_table::StreamKey,
     },
     Connection,
 };
 
 impl<S> Connection<S> {
     /// Says as much as the windows allow, and tells how much that was; `ends`: all of these are the last.
-    pub fn say_data(&mut self, key: Key, bytes: &[u8], ends: bool) -> usize {
+    pub fn send_data(&mut self, key: StreamKey, bytes: &[u8], ends: bool) -> usize {
         let window = self.sendable(key);
         let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else {
             return 0;
@@ -44,14 +44,14 @@ impl<S> Connection<S> {
     }
 
     /// Bytes of a body that the windows allow on this stream now.
-    pub fn sendable(&self, key: Key) -> usize {
+    pub fn sendable(&self, key: StreamKey) -> usize {
         let Some(stream) = self.streams.of(key) else { return 0 };
         let window = (self.theirs.first_window + stream.window).min(self.window);
         usize::try_from(window).unwrap_or(0)
     }
 
     /// So many bytes of what came are out of the way.
-    pub fn release(&mut self, key: Key, count: usize) {
+    pub fn release(&mut self, key: StreamKey, count: usize) {
         if let Some(stream) = self.streams.of_mut(key) {
             stream.unread -= count as i64;
             self.widen_stream(key);
@@ -62,7 +62,7 @@ impl<S> Connection<S> {
     }
 
     /// The peer may have so many bytes on this stream under way or unread. A window that is already open stays open.
-    pub fn set_stream_window(&mut self, key: Key, target: u32) {
+    pub fn set_stream_window(&mut self, key: StreamKey, target: u32) {
         if let Some(stream) = self.streams.of_mut(key) {
             stream.target = i64::from(target);
             self.widen_stream(key);
@@ -70,7 +70,7 @@ impl<S> Connection<S> {
     }
 
     /// Tells the peer of room, where that is worth a frame.
-    fn widen_stream(&mut self, key: Key) {
+    fn widen_stream(&mut self, key: StreamKey) {
         let open = |it: &&mut super::Stream<S>| !it.is_closed && !it.has_come;
         let Some(stream) = self.streams.of_mut(key).filter(open) else { return };
         let lacks = stream.target - stream.room - stream.unread;

@@ -11,8 +11,8 @@ use std::{
 use proptest::prelude::*;
 use seaway_model::Name;
 
-use super::{Action, Machine, Message, Place};
-use crate::layer2::settings::{Mac, Peer, Timing, Wanted, WantedAddress};
+use super::{Action, Layer2StateMachine, Message, SubnetInterface};
+use crate::layer2::settings::{DesiredAnnouncements, Mac, Peer, Timing, WantedAddress};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -29,7 +29,7 @@ fn name(host: usize) -> Name {
 }
 
 struct Host {
-    machine: Option<Machine>,
+    machine: Option<Layer2StateMachine>,
     frozen_until: Duration,
     inbox: VecDeque<(Duration, Message)>,
     wants: Vec<u8>,
@@ -89,7 +89,7 @@ impl Network {
 
     fn start(&mut self, host: usize) {
         self.boots += 1;
-        let mut machine = Machine::new(name(host), Timing::default(), true, self.boots, self.now);
+        let mut machine = Layer2StateMachine::new(name(host), Timing::default(), true, self.boots, self.now);
         machine.set_gateway(self.hosts[host].has_gateway);
         machine.room = self.room;
         machine.set_places(self.now, vec![mac(host)], |_| None);
@@ -106,13 +106,13 @@ impl Network {
         let all: Vec<usize> = (0..self.hosts.len()).collect();
         let candidates: std::sync::Arc<[Name]> = all.iter().map(|it| name(*it)).collect();
         let wanted = |last: &u8| WantedAddress { address: address(*last), candidates: candidates.clone() };
-        let wanted = Wanted {
+        let wanted = DesiredAnnouncements {
             peers: all.iter().map(|it| Peer { name: name(*it), addresses: Vec::new() }).collect(),
             addresses: self.hosts[host].wants.iter().map(wanted).collect(),
-            ..Wanted::default()
+            ..DesiredAnnouncements::default()
         };
         let now = self.now;
-        let place = Place { link: 1, mac: mac(host) };
+        let place = SubnetInterface { link: 1, mac: mac(host) };
         let mut actions = Vec::new();
         let Some(machine) = &mut self.hosts[host].machine else { return };
         machine.want(now, wanted, |_| Some(place), &mut actions);

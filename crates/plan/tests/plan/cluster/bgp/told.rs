@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    AddressState, Announce, Change, Dirt, Fact, Kind, ObjectRef, Problem, Reason, Time, Unit,
+    AddressState, AnnounceMode, Change, Fact, Kind, ObjectRef, Problem, Reason, Time, Unit, WorkItem,
     announced::{AnnouncedReason, ConditionStatus},
     bgp::{BgpReport, PeerProgress, PeerReport},
     fact::{
-        AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, FactRef, HostReport, TargetPort,
+        AdvertisementScope, AnnouncementObject, AnnouncementSpec, BgpAdvertisement, FactRef, HostReport,
+        TargetPort,
     },
 };
 use seaway_plan::World;
@@ -24,9 +25,10 @@ use super::{
 #[test]
 fn metallbs_objects_announce_nothing_and_say_so() {
     let object = ObjectRef::new(Kind::MetallbBGPPeer, "metallb-system", "tor");
-    let says = Announcing::BgpPeer(router("10.0.0.1"));
-    let theirs = AnnouncingObject { object: object.clone(), created: None, says };
-    let world = serving(Some(Announce::Bgp), &shop(), vec![Change::Put(Fact::Announcing(Arc::new(theirs)))]);
+    let says = AnnouncementSpec::BgpPeer(router("10.0.0.1"));
+    let theirs = AnnouncementObject { object: object.clone(), created: None, says };
+    let world =
+        serving(Some(AnnounceMode::Bgp), &shop(), vec![Change::Put(Fact::Announcing(Arc::new(theirs)))]);
     assert_eq!(routes(&world), Vec::<String>::new());
     let told = world.problems();
     assert!(told.iter().any(|it| it.object == object && it.reason == Reason::Unsupported), "{told:?}");
@@ -39,7 +41,7 @@ fn names_that_match_nothing_are_problems_at_their_place() {
     let says =
         BgpAdvertisement { scope, peers: vec!["tor".into(), "gone".into()], ..BgpAdvertisement::default() };
     let world = serving(
-        Some(Announce::Bgp),
+        Some(AnnounceMode::Bgp),
         &shop(),
         vec![peer("tor", router("10.0.0.1")), advertisement("a", says)],
     );
@@ -53,14 +55,14 @@ fn names_that_match_nothing_are_problems_at_their_place() {
     ];
     assert_eq!(told, wanted.map(|(field, message)| (field.to_owned(), message.to_owned())).into());
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "the rest is followed");
-    let world = serving(Some(Announce::Bgp), &shop(), Vec::new());
+    let world = serving(Some(AnnounceMode::Bgp), &shop(), Vec::new());
     assert!(world.problems().iter().any(|it| it.message.contains("there is no BGPPeer")));
 }
 
 #[test]
 fn it_is_announced_once_a_host_says_so() {
     let at = "192.0.2.10";
-    let mut world = leader(vec![pool_that_says(Some(Announce::Bgp)), put(&shop())]);
+    let mut world = leader(vec![pool_that_says(Some(AnnounceMode::Bgp)), put(&shop())]);
     let told = |world: &World| {
         let told = status(world, &shop()).announced.expect("is told");
         (told.status, told.reason, told.message)
@@ -69,7 +71,7 @@ fn it_is_announced_once_a_host_says_so() {
     assert_eq!(told(&world).1, AnnouncedReason::BgpFailed);
     assert!(told(&world).2.contains("there is no BGPPeer"), "{:?}", told(&world));
     let dirt = world.apply(peer("tor", router("10.0.0.1")));
-    let is_told = |dirt: &[Dirt]| dirt.iter().any(|it| *it.unit() == Unit::Status(owner(&shop())));
+    let is_told = |dirt: &[WorkItem]| dirt.iter().any(|it| *it.unit() == Unit::Status(owner(&shop())));
     assert!(is_told(&dirt), "{dirt:?}");
     assert_eq!((told(&world).0, told(&world).1), (ConditionStatus::Unknown, AnnouncedReason::BgpPending));
     let state = |what, detail: &str| PeerReport {
@@ -123,7 +125,7 @@ fn it_is_announced_once_a_host_says_so() {
 
 #[test]
 fn what_a_host_says_of_bgp_is_in_its_report() {
-    let world = serving(Some(Announce::Bgp), &shop(), vec![heard(with_routes(here(&[AT]), AT, "tor"))]);
+    let world = serving(Some(AnnounceMode::Bgp), &shop(), vec![heard(with_routes(here(&[AT]), AT, "tor"))]);
     assert_eq!(world.said().expect("a host").bgp.routes.len(), 1);
 }
 
@@ -137,7 +139,7 @@ fn a_change_of_one_service_marks_that_one_alone() {
         heard(here(&[AT, "192.0.2.18"])),
         peer("tor", router("10.0.0.1")),
     ];
-    let mut world = serving(Some(Announce::Bgp), &shop(), more);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop(), more);
     open(&mut world, &other, "192.0.2.18");
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32 192.0.2.18/32"]);
     let mut labelled = other.clone();
@@ -155,7 +157,7 @@ fn an_advertisement_that_cannot_be_read_keeps_pools_silent_that_no_other_is_abou
     let broken = ObjectRef::new(Kind::BGPAdvertisement, "", "limits");
     let fault = Problem::new(broken.clone(), Reason::Invalid, "no community");
     let more = vec![peer("tor", router("10.0.0.1")), Change::Reported(broken.clone(), vec![fault])];
-    let mut world = serving(Some(Announce::Bgp), &shop(), more);
+    let mut world = serving(Some(AnnounceMode::Bgp), &shop(), more);
     assert_eq!(routes(&world), ["tor:"]);
     let told = world.problems();
     assert!(
@@ -174,7 +176,7 @@ fn an_advertisement_that_cannot_be_read_keeps_pools_silent_that_no_other_is_abou
     world.apply(Change::Reported(broken, Vec::new()));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "by itself");
     let lan = ObjectRef::new(Kind::L2Advertisement, "", "lan");
-    world.apply(pool_that_says(Some(Announce::Layer2)));
+    world.apply(pool_that_says(Some(AnnounceMode::Layer2)));
     assert_eq!(world.layer2().expect("a host").offered.len(), 1);
     let fault = Problem::new(lan.clone(), Reason::Invalid, "no interface");
     world.apply(Change::Reported(lan, vec![fault]));

@@ -4,12 +4,12 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use seaway_model::{
-    Announce, Change, Fact, Kind, L4, ObjectRef, Time,
-    bgp::{Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs},
+    AnnounceMode, Change, Fact, Kind, L4, ObjectRef, Time,
+    bgp::{NextHops, PeerAddress, PeerDistance, PeerFamilies, RemoteAs},
     fact::{
-        AddressPool, AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, BgpPeer,
-        CommunityValue, CommunityWord, EndpointPort, Families, FamilyPolicy, L2Advertisement, Meta, Node,
-        Selector, Service, ServiceKind, ServicePort, TargetPort, Term,
+        AddressPool, AdvertisementScope, AnnouncementObject, AnnouncementSpec, BgpAdvertisement, BgpPeer,
+        CommunityRef, CommunityValue, EndpointPort, Families, FamilyPolicy, L2Advertisement,
+        LabelRequirement, Meta, Node, Selector, Service, ServiceKind, ServicePort, TargetPort,
     },
     load_balancer::Family,
 };
@@ -129,8 +129,13 @@ fn any_object() -> impl Strategy<Value = (String, Fact)> {
         slice.ports.extend(["p81", "p82"].map(|name| EndpointPort { name: name.into(), ..first.clone() }));
         (format!("slice {name}"), Fact::Endpoints(Arc::new(slice)))
     });
-    let ways =
-        [None, Some(Announce::Auto), Some(Announce::Layer2), Some(Announce::Bgp), Some(Announce::None)];
+    let ways = [
+        None,
+        Some(AnnounceMode::Auto),
+        Some(AnnounceMode::Layer2),
+        Some(AnnounceMode::Bgp),
+        Some(AnnounceMode::None),
+    ];
     let pools =
         (10u8..13, 13u8..16, prop::sample::select(ways.to_vec())).prop_map(|(first, last, announce)| {
             let range = (format!("192.0.2.{first}"), format!("192.0.2.{last}"));
@@ -154,7 +159,10 @@ fn any_announcing() -> impl Strategy<Value = (String, Fact)> {
         let at = if here { HOST } else { "another" };
         AdvertisementScope {
             pools: if names { vec!["public".into()] } else { Vec::new() },
-            host_selectors: vec![Selector(vec![Term::Is("kubernetes.io/hostname".into(), at.into())])],
+            host_selectors: vec![Selector(vec![LabelRequirement::Is(
+                "kubernetes.io/hostname".into(),
+                at.into(),
+            )])],
             unclear,
             ..AdvertisementScope::default()
         }
@@ -163,26 +171,34 @@ fn any_announcing() -> impl Strategy<Value = (String, Fact)> {
         let object = ObjectRef::new(kind, "", name);
         (
             format!("{kind} {name}"),
-            Fact::Announcing(Arc::new(AnnouncingObject { object, created: None, says })),
+            Fact::Announcing(Arc::new(AnnouncementObject { object, created: None, says })),
         )
     };
     let layer2 = scope.clone().prop_map(move |scope| {
         let interfaces = vec!["eth0".into()];
-        says(Kind::L2Advertisement, "a", Announcing::L2Advertisement(L2Advertisement { scope, interfaces }))
+        says(
+            Kind::L2Advertisement,
+            "a",
+            AnnouncementSpec::L2Advertisement(L2Advertisement { scope, interfaces }),
+        )
     });
     let bgp =
         (0usize..2, scope, 28u8..33, any::<bool>()).prop_map(move |(number, scope, length, is_named)| {
-            let communities = is_named.then(|| CommunityWord::Name("ours".into())).into_iter().collect();
+            let communities = is_named.then(|| CommunityRef::Name("ours".into())).into_iter().collect();
             let aggregation_v4 = Some(length);
             let it = BgpAdvertisement { scope, aggregation_v4, communities, ..BgpAdvertisement::default() };
-            says(Kind::BGPAdvertisement, &format!("a{number}"), Announcing::BgpAdvertisement(it))
+            says(Kind::BGPAdvertisement, &format!("a{number}"), AnnouncementSpec::BgpAdvertisement(it))
         });
     let peers = (0usize..2, 1u8..3).prop_map(move |(number, at)| {
-        says(Kind::BGPPeer, &format!("p{number}"), Announcing::BgpPeer(router(ip(&format!("10.9.0.{at}")))))
+        says(
+            Kind::BGPPeer,
+            &format!("p{number}"),
+            AnnouncementSpec::BgpPeer(router(ip(&format!("10.9.0.{at}")))),
+        )
     });
     let community = (0usize..2, 0u32..2).prop_map(move |(number, value)| {
         let values = [("ours".into(), CommunityValue::Standard(value))].into();
-        says(Kind::Community, &format!("c{number}"), Announcing::Community(values))
+        says(Kind::Community, &format!("c{number}"), AnnouncementSpec::Community(values))
     });
     prop_oneof![1 => layer2, 2 => bgp, 2 => peers, 1 => community]
 }
@@ -197,7 +213,7 @@ fn router(address: IpAddr) -> BgpPeer {
         keepalive: None,
         connect_retry: Duration::from_secs(10),
         password: None,
-        hops: Hops::Direct,
+        hops: PeerDistance::Direct,
         graceful_restart: None,
         bfd: None,
         next_hops: NextHops::default(),

@@ -9,12 +9,12 @@ use std::{
 use ipnet::IpNet;
 use seaway_model::{
     Change, Config, Desired, Fact, LbKey, Outcome, Owner, Unit,
-    bgp::{BgpReport, BgpWanted},
-    config::{CloudDefaults, PoolRules},
+    bgp::{BgpReport, DesiredBgp},
+    config::{AddressPoolRules, CloudDefaults},
     fact::HostReport,
     load_balancer::Bind,
-    outcome::{Serving, Status, Unfinished, UnitState},
-    unit::{Place, Present},
+    outcome::{ServingSocket, Status, UnfinishedAttempt, UnitState},
+    unit::{HostAddresses, Place},
 };
 use seaway_plan::{Demand, Layer2Wanted, Placement, Roles, World};
 use seaway_testkit::facts::HOST;
@@ -73,7 +73,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn announced(&self) -> (Option<BgpWanted>, Option<Layer2Wanted>) {
+    pub(super) fn announced(&self) -> (Option<DesiredBgp>, Option<Layer2Wanted>) {
         (self.world.bgp(), self.world.layer2())
     }
 
@@ -115,7 +115,7 @@ impl Process {
 
     fn with(roles: Roles) -> Process {
         let clouds = [(CLASS.into(), Arc::new(CloudDefaults::default()))].into();
-        let config = Config { clouds, pools: PoolRules::CLUSTER, ..Config::default() };
+        let config = Config { clouds, pools: AddressPoolRules::CLUSTER, ..Config::default() };
         let is_host = roles.host.is_some();
         let world = World::new(roles, vec![Arc::new(Places)], Arc::new(config));
         Process { world, is_host, dirty: BTreeSet::new(), known: BTreeSet::new(), made: Made::new() }
@@ -199,7 +199,7 @@ impl Process {
 
     /// A host's are its own, and all others the leader's.
     fn works_on(&self, unit: &Unit) -> bool {
-        let of_host = matches!(unit, Unit::Presence(_) | Unit::LoadBalancer(Place::Host { .. }, _));
+        let of_host = matches!(unit, Unit::HostAddresses(_) | Unit::LoadBalancer(Place::Host { .. }, _));
         self.is_host == of_host
     }
 
@@ -238,7 +238,7 @@ impl Process {
     }
 
     fn unfinished(&mut self, unit: Unit, state: UnitState) -> Result<(), String> {
-        self.tell(Change::Unfinished(Unfinished { unit, state, problems: None }), &[], true)
+        self.tell(Change::Unfinished(UnfinishedAttempt { unit, state, problems: None }), &[], true)
     }
 
     /// Tells that all is as desired.
@@ -249,7 +249,7 @@ impl Process {
         if let Desired::LoadBalancer(it) = desired {
             for id in it.listeners.keys() {
                 serving.extend(it.binds.iter().filter_map(|bind| match bind {
-                    Bind::Ledger(ip) => Some(Serving { ip: *ip, protocol: id.l4, port: id.port }),
+                    Bind::Ledger(ip) => Some(ServingSocket { ip: *ip, protocol: id.l4, port: id.port }),
                     _ => None,
                 }));
             }
@@ -268,14 +268,14 @@ impl Process {
     }
 
     /// What is on the host's `lo`.
-    pub(super) fn present(&self) -> Present {
-        match self.made.get(&Unit::Presence(HOST.into())) {
-            Some(Desired::Presence(present)) => present.clone(),
-            _ => Present::default(),
+    pub(super) fn present(&self) -> HostAddresses {
+        match self.made.get(&Unit::HostAddresses(HOST.into())) {
+            Some(Desired::HostAddresses(present)) => present.clone(),
+            _ => HostAddresses::default(),
         }
     }
 
-    pub(super) fn leave(&mut self, present: Present) {
-        self.made.insert(Unit::Presence(HOST.into()), Desired::Presence(present));
+    pub(super) fn leave(&mut self, present: HostAddresses) {
+        self.made.insert(Unit::HostAddresses(HOST.into()), Desired::HostAddresses(present));
     }
 }

@@ -10,7 +10,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Kept, Life};
+use super::{PodContainer, PodContext};
 use crate::kubernetes::kubelet::{probes, program::Program};
 
 /// How a container does.
@@ -40,7 +40,7 @@ impl State {
 }
 
 /// Starts it, and again for as long as `restarts` says so; to its end.
-pub(super) async fn keep(life: Rc<Life>, kept: Rc<Kept>, restarts: String) {
+pub(super) async fn keep(life: Rc<PodContext>, kept: Rc<PodContainer>, restarts: String) {
     let mut ending = life.ending.subscribe();
     let program = Program {
         place: &life.place,
@@ -88,7 +88,7 @@ pub(super) async fn keep(life: Rc<Life>, kept: Rc<Kept>, restarts: String) {
 }
 
 /// From its start to its end, by itself or because it is to.
-async fn run(life: &Life, kept: &Kept, program: Program<'_>, mut child: Child) -> End {
+async fn run(life: &PodContext, kept: &PodContainer, program: Program<'_>, mut child: Child) -> End {
     let started = Timestamp::now();
     {
         let mut state = kept.state.borrow_mut();
@@ -115,7 +115,7 @@ async fn run(life: &Life, kept: &Kept, program: Program<'_>, mut child: Child) -
 }
 
 /// Runs its probes; ends when it should be started anew.
-async fn unwell(life: &Life, kept: &Kept, program: Program<'_>) {
+async fn unwell(life: &PodContext, kept: &PodContainer, program: Program<'_>) {
     let container = &kept.container;
     if let Some(probe) = &container.startup_probe {
         let started = tokio::sync::Notify::new();

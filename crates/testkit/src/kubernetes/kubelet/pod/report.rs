@@ -3,10 +3,16 @@ use std::rc::Rc;
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use serde_json::{Value, json};
 
-use super::{Kept, Life, container::State};
+use super::{PodContainer, PodContext, container::State};
 
 /// What a kubelet would say of a pod.
-pub(super) fn status(life: &Life, first: &[Rc<Kept>], main: &[Rc<Kept>], latest: &Pod, ended: bool) -> Value {
+pub(super) fn status(
+    life: &PodContext,
+    first: &[Rc<PodContainer>],
+    main: &[Rc<PodContainer>],
+    latest: &Pod,
+    ended: bool,
+) -> Value {
     let containers_ready = life.initialized.get() && main.iter().all(|it| it.state.borrow().ready);
     let ready = containers_ready && gates_pass(latest);
     let begun = main.iter().any(|it| it.state.borrow().running.is_some() || it.state.borrow().last.is_some());
@@ -60,7 +66,7 @@ fn started(latest: &Pod) -> String {
     time(before.map_or_else(Timestamp::now, |it| it.0))
 }
 
-fn container(kept: &Kept) -> Value {
+fn container(kept: &PodContainer) -> Value {
     let (container, state) = (&kept.container, kept.state.borrow());
     let mut told = json!({
         "name": container.name, "image": container.image, "imageID": container.image,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A client that has asked so many times, and heard those settings.
-fn asking(times: usize, method: &[u8], settings: &[u8]) -> (Side, Vec<Key>) {
+fn asking(times: usize, method: &[u8], settings: &[u8]) -> (Side, Vec<StreamKey>) {
     let mut client = Side::client(OURS);
     let keys = (0..times).map_while(|_| {
         client.ask(true, Vec::new(), |block| {
@@ -25,14 +25,14 @@ fn the_first_window_counts_for_streams_that_are_open_and_none_grows_beyond_all()
     let first = |value: [u8; 4]| framed(kind::SETTINGS, 0, 0, &[&[0, 4][..], &value].concat());
     let (mut side, mut other) = (asked(), asked());
     let key = side.streams.find(1).unwrap();
-    assert_eq!(side.say_data(key, &[0; 100], false), 100);
+    assert_eq!(side.send_data(key, &[0; 100], false), 100);
     for value in [[0, 0, 0, 10], MOST, [0, 0, 0, 0], [0, 0, 0, 103]] {
         assert_eq!(hear(&mut side, &first(value)).1, None, "{value:?}");
     }
-    assert_eq!(side.say_data(key, &[0; 10], false), 3);
+    assert_eq!(side.send_data(key, &[0; 10], false), 3);
     assert_eq!(hear(&mut side, &framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 104])).1, None);
     let broken = hear(&mut side, &first(MOST)).1.unwrap();
-    assert_eq!(broken.reason, Reason::FLOW_CONTROL, "one more than all");
+    assert_eq!(broken.reason, ErrorCode::FLOW_CONTROL, "one more than all");
     // Nobody minds a stream that is over.
     hear(&mut other, &framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 104]));
     hear(&mut other, &framed(kind::RST_STREAM, 0, 1, &[0; 4]));
@@ -43,7 +43,7 @@ fn the_first_window_counts_for_streams_that_are_open_and_none_grows_beyond_all()
 fn settings_cost_the_same_however_many_streams_there_are() {
     let changes = framed(kind::SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0, 0, 4, 0, 2, 0, 0].repeat(1_300));
     let cost = |streams: u32| {
-        let mut side = Side::server(Ours { streams: 1_000, ..OURS }, true);
+        let mut side = Side::server(LocalSettings { streams: 1_000, ..OURS }, true);
         hear(&mut side, &SETTINGS);
         for number in 0..streams {
             hear(&mut side, &framed(kind::HEADERS, ALL, 2 * number + 1, &get("/")));
@@ -72,7 +72,7 @@ fn no_more_than_a_hundred_are_asked_before_a_member_has_told_how_many_it_takes()
 
 #[test]
 fn where_streams_are_shared_what_nobody_takes_fills_its_own_window_alone() {
-    let mut side = Side::client(Ours { is_shared: true, ..OURS });
+    let mut side = Side::client(LocalSettings { is_shared: true, ..OURS });
     let keys = [(); 4].map(|()| side.ask(true, Vec::new(), |block| block.method(b"GET")).unwrap());
     hear(&mut side, &SETTINGS);
     for key in keys {
@@ -86,7 +86,7 @@ fn where_streams_are_shared_what_nobody_takes_fills_its_own_window_alone() {
     // More than its own is too much for any, whatever there is for all.
     let more = framed(kind::DATA, 0, keys[0].id, b"x");
     let (heard, _) = hear(&mut side, &more);
-    assert!(matches!(heard[..], [FrameEvent::Reset { reason: Reason::FLOW_CONTROL, .. }]));
+    assert!(matches!(heard[..], [FrameEvent::Reset { reason: ErrorCode::FLOW_CONTROL, .. }]));
     side.out.clear();
     side.release(keys[1], 64 << 10);
     side.let_go(keys[2], 64 << 10);
@@ -106,7 +106,7 @@ fn an_answer_without_a_body_may_tell_how_long_one_would_be() {
     ] {
         let (mut side, _) = asking(1, method.as_bytes(), &[]);
         let mut head = Vec::new();
-        let mut block = Block::new(&mut head, false);
+        let mut block = FieldBlock::new(&mut head, false);
         block.status(status);
         block.field(b"content-length", b"5");
         let head = framed(kind::HEADERS, flag::END_HEADERS, 1, &head);
@@ -123,10 +123,10 @@ fn an_answer_without_a_body_may_tell_how_long_one_would_be() {
 fn streams_after_the_last_one_that_a_peer_has_looked_at_are_given_up_once_and_those_before_stay() {
     let (mut client, keys) = asking(4, b"GET", &[]);
     assert_eq!(keys.iter().map(|key| key.id).collect::<Vec<_>>(), [1, 3, 5, 7]);
-    let mut late = client.give_up_after(3);
+    let mut late = client.drop_streams_after(3);
     late.sort_by_key(|key| key.id);
     assert_eq!(late, keys[2..]);
     assert_eq!(keys.iter().map(|key| client.is_closed(*key)).collect::<Vec<_>>(), [false, false, true, true]);
     assert_eq!(client.open(), 2);
-    assert_eq!(client.give_up_after(3), [], "they are over");
+    assert_eq!(client.drop_streams_after(3), [], "they are over");
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Machine, Network, address, mac, millis, name, one_each};
-use crate::layer2::settings::{Timing, What};
+use super::{Layer2StateMachine, Network, address, mac, millis, name, one_each};
+use crate::layer2::settings::{AddressState, Timing};
 
 #[test]
 fn an_address_is_announced_within_a_second_of_the_start_of_one_host_or_three() {
@@ -127,7 +127,7 @@ fn who_hears_neither_a_peer_nor_its_gateway_stops_before_another_begins() {
     }
     assert!(stopped.is_some() && network.answering(1) != [owner] && network.answering(1).len() == 1);
     let states = network.hosts[owner].machine.as_ref().expect("it runs").states(network.now);
-    assert!(states.values().all(|(what, answers)| *what == What::Isolated && !answers), "{states:?}");
+    assert!(states.values().all(|(what, answers)| *what == AddressState::Isolated && !answers), "{states:?}");
 }
 
 #[test]
@@ -155,11 +155,12 @@ fn a_host_that_comes_back_has_its_addresses_once_it_was_well_for_a_second() {
 /// Its next process begins so much later, and may serve nothing.
 fn succeed(network: &mut Network, host: usize, pause: Duration) {
     let now = network.now;
-    let left = network.hosts[host].machine.take().expect("it runs").bequeath(now);
+    let left = network.hosts[host].machine.take().expect("it runs").hand_over(now);
     assert!(!left.is_empty());
     network.run(pause);
     network.boots += 1;
-    let mut machine = Machine::new(name(host), Timing::default(), true, network.boots, network.now);
+    let mut machine =
+        Layer2StateMachine::new(name(host), Timing::default(), true, network.boots, network.now);
     machine.set_gateway(true);
     machine.set_places(network.now, vec![mac(host)], |_| None);
     machine.inherit(network.now, &left);

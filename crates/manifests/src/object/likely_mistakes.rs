@@ -1,0 +1,342 @@
+//! What an API server accepts, and what nearly is something that Seaway reads: in a file, a mistake rather than a choice.
+
+use std::sync::Arc;
+
+use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, fact::Service};
+use seaway_plan::annotations::{
+    BACKENDS, HOST, PATH, ServiceOptions, lets_clients_in, meant, name_of, other_name, protects, rows,
+};
+
+use super::{
+    InvalidObject, Object,
+    known_fields::{self, MOST},
+    misplaced,
+};
+use crate::{
+    decode::{ValidationError, nearest},
+    tree::{Entry, Node, Value},
+};
+
+/// Values of `appProtocol` by which Seaway chooses what it speaks.
+const PROTOCOLS: [&str; 8] = ["http", "https", "ws", "wss", "h2c", "h2", "grpc", "grpcs"];
+const OURS: &str = "seaway.dev/";
+
+/// What is said of an object, and what of it closes the object: it was to protect, and would not.
+#[derive(Debug, Default)]
+pub(super) struct LikelyMistakes {
+    pub(super) ignored: Vec<ValidationError>,
+    pub(super) closing: Vec<ValidationError>,
+}
+
+pub(super) fn likely_mistakes(kind: Kind, node: &Node) -> LikelyMistakes {
+    let mut misses = LikelyMistakes::default();
+    for unknown in known_fields::unknown_fields(kind, node) {
+        match misplaced::closing_error(kind, &unknown, node) {
+            Some(fault) => misses.closing.push(fault),
+            // Of an announcement, those of its spec are faults; of a route, those of its rules are told with them.
+            None if kind.is_announcing() && unknown.fault.field.starts_with("spec.") => {}
+            None if kind == Kind::HTTPRoute && unknown.above.starts_with("spec.rules") => {}
+            None if misses.ignored.len() < MOST => misses.ignored.push(unknown.fault),
+            None => {}
+        }
+    }
+    match kind {
+        Kind::Service | Kind::HTTPRoute => {
+            labels(node, &mut misses);
+            annotations(node, &mut misses);
+        }
+        // Slices are told with their Service.
+        Kind::EndpointSlice | Kind::Endpoints => {}
+        _ => annotations_elsewhere(kind, node, &mut misses),
+    }
+    let of_ports = |field: &str, at: &Node| app_protocols(field, at);
+    let faults = &mut misses.ignored;
+    match kind {
+        Kind::Service => faults.extend(node.child("spec").iter().flat_map(|it| of_ports("spec.ports", it))),
+        Kind::EndpointSlice => faults.extend(of_ports("ports", node)),
+        Kind::Endpoints => faults.extend(
+            items(node, "subsets")
+                .enumerate()
+                .flat_map(|(index, it)| of_ports(&format!("subsets[{index}].ports"), it)),
+        ),
+        _ => {}
+    }
+    misses
+}
+
+fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = &'n Node> {
+    let items = match node.child(key).map(|it| &it.value) {
+        Some(Value::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    items.iter()
+}
+
+pub(super) fn written_entries<'n>(node: &'n Node, field: &str) -> &'n [Entry] {
+    node.child("metadata").and_then(|it| it.child(field)).map(Node::entries).unwrap_or_default()
+}
+
+/// Lets nobody in, of a Service; other objects are refused. Who writes a setting that protects, and gets its place or its prefix
+/// wrong, is not to be left open. So it is in a folder: in a cluster such Services are served already, and would lose clients.
+pub(super) fn close_object(mut object: Object, why: &[ValidationError]) -> Result<Object, InvalidObject> {
+    let service = object.facts.iter_mut().find_map(|fact| match fact {
+        Fact::Service(service) => Some(service),
+        _ => None,
+    });
+    match service {
+        Some(service) => {
+            Arc::make_mut(service).unclear_sources = true;
+            Ok(object)
+        }
+        None => Err(InvalidObject { reference: Some(object.reference), errors: why.to_vec() }),
+    }
+}
+
+impl Object {
+    fn service(&self) -> Option<&Service> {
+        self.facts.iter().find_map(|fact| match fact {
+            Fact::Service(service) => Some(&**service),
+            _ => None,
+        })
+    }
+
+    /// Whether it lets nobody in, because what was to protect it is not understood.
+    pub fn is_closed(&self) -> bool {
+        self.service().is_some_and(|it| it.unclear_sources)
+    }
+
+    /// Whether it has something that protects it, and is not closed.
+    pub fn is_protected(&self) -> bool {
+        let says = |it: &Service| {
+            !it.source_ranges.is_empty() || it.meta.annotations.keys().any(|key| protects(key))
+        };
+        !self.is_closed() && self.service().is_some_and(says)
+    }
+}
+
+/// The end of a message about an object that is closed for it.
+pub const UNTIL_CORRECTED: &str =
+    ". It protects, so nothing of this object is served until this is corrected";
+
+fn labels(node: &Node, misses: &mut LikelyMistakes) {
+    for it in written_entries(node, "labels").iter().filter(|it| it.key.starts_with(OURS)) {
+        let message = "a label, which has no effect: settings of Seaway are annotations; move it to metadata.annotations";
+        let is_said = written_entries(node, "annotations").iter().any(|other| other.key == it.key);
+        let field = format!("metadata.labels.{}", it.key);
+        misses.push(field, it, message, protects(&it.key) && !is_said);
+    }
+}
+
+fn annotations(node: &Node, misses: &mut LikelyMistakes) {
+    let all = written_entries(node, "annotations");
+    for it in all {
+        let Some((ours, closes)) = nearly_ours(&it.key) else { continue };
+        let message = format!("an annotation that Seaway does not know (did you mean {ours}?)");
+        let is_said = all.iter().any(|other| *other.key == *ours);
+        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, closes && !is_said);
+    }
+    for it in all.iter().filter(|it| it.key.starts_with(OF_INGRESS_NGINX)) {
+        let name = it.key.trim_start_matches(OF_INGRESS_NGINX);
+        let ours = other_name(name).filter(|it| it.ours.starts_with(OURS));
+        let hint = ours.map(|it| format!(" (did you mean {}?)", it.ours)).unwrap_or_default();
+        let message = format!("an annotation of ingress-nginx, which has no effect here{hint}");
+        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, false);
+    }
+}
+
+const OF_INGRESS_NGINX: &str = "nginx.ingress.kubernetes.io/";
+
+/// Ours for a name with another prefix, or without one, and whether the object is not to be served without it: `seaway.io/host`,
+/// `Seaway.dev/host`, `seawau.dev/host`, `seaway.dev.host`, `backends`.
+fn nearly_ours(key: &str) -> Option<(&'static str, bool)> {
+    if key.starts_with(OURS) {
+        return None;
+    }
+    if let Some(name) = name_of(key) {
+        let meant = meant(&name);
+        // Without its place, a Service is at all hosts.
+        let closes = meant.ours.is_some_and(|it| [HOST, PATH].contains(&it));
+        let ours = meant.protection().or(meant.ours)?;
+        return Some((ours, closes || protects(ours)));
+    }
+    // Other programs have annotations called `tls`, or `auth`, too.
+    let plain = format!("{OURS}{}", key.to_ascii_lowercase());
+    let ours = rows().flat_map(|row| row.names).copied().find(|it| **it == *plain)?;
+    let is_ours = !key.contains('/') && (ours == BACKENDS || lets_clients_in(ours));
+    is_ours.then_some((ours, lets_clients_in(ours)))
+}
+
+/// What is wrong with the annotations of an object that is refused: nobody plans from it, who would say that otherwise.
+pub(super) fn wrong_annotations(kind: Kind, node: &Node) -> Vec<ValidationError> {
+    if !matches!(kind, Kind::Service | Kind::HTTPRoute) {
+        return Vec::new();
+    }
+    let text = |it: &Entry| match &it.value.value {
+        Value::Text(text) => Some((Name::from(it.key.as_str()), Name::from(text.as_str()))),
+        _ => None,
+    };
+    let all = written_entries(node, "annotations");
+    let mut wishes = ServiceOptions::by_default();
+    let problems = wishes.read(&ObjectRef::new(kind, "", ""), &all.iter().filter_map(text).collect());
+    let fault = |problem: Problem| {
+        let field = problem.field.to_string();
+        let at = all.iter().find(|it| field == format!("metadata.annotations[{}]", it.key))?.at;
+        // What follows is that the object is refused.
+        let why = problem.message.rsplit_once("; ").map_or(&*problem.message, |(why, _)| why);
+        Some(ValidationError { field, at, message: format!("{why} ({})", problem.fix) })
+    };
+    problems.into_iter().filter_map(fault).collect()
+}
+
+fn annotations_elsewhere(kind: Kind, node: &Node, misses: &mut LikelyMistakes) {
+    let is_known = |key: &str| rows().any(|row| row.name() == key);
+    for it in written_entries(node, "annotations").iter().filter(|it| is_known(&it.key)) {
+        let message =
+            format!("this annotation has no effect on an object of kind {kind}: write it on the Service");
+        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, false);
+    }
+}
+
+impl LikelyMistakes {
+    fn push(&mut self, field: String, it: &Entry, message: &str, closes: bool) {
+        let mut message = message.to_owned();
+        if closes {
+            message.push_str(UNTIL_CORRECTED);
+        }
+        let list = if closes { &mut self.closing } else { &mut self.ignored };
+        list.push(ValidationError { field, at: it.at, message });
+    }
+}
+
+fn app_protocols(field: &str, node: &Node) -> Vec<ValidationError> {
+    let mut faults = Vec::new();
+    for (index, port) in items(node, "ports").enumerate() {
+        let Some(Node { at, value: Value::Text(written) }) = port.child("appProtocol") else { continue };
+        let name = written.strip_prefix("kubernetes.io/").unwrap_or(written);
+        // Short ones are near each other: h3 is no misspelt h2.
+        if name.len() < 4 || PROTOCOLS.contains(&name) {
+            continue;
+        }
+        let lower = name.to_ascii_lowercase();
+        let long = PROTOCOLS.into_iter().filter(|it| it.len() >= 4).collect::<Vec<_>>();
+        if let Some(near) = nearest(&lower, &long) {
+            let message = format!(
+                "{written:?} is no protocol that Seaway knows, and is served as plain TCP (did you mean {near:?}?)"
+            );
+            faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::read_text, *};
+
+    fn said(text: &str) -> Vec<String> {
+        let reading = read_text(text).remove(0);
+        assert!(reading.result.is_ok(), "{:?}", reading.result);
+        reading.ignored.iter().map(|it| format!("{} {it}", it.at.line)).collect()
+    }
+
+    #[test]
+    fn a_protocol_that_is_nearly_known_is_named() {
+        let service = |protocol: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata: {{name: a}}\nspec:\n  ports:\n  - {{port: 80, appProtocol: {protocol}}}\n"
+            )
+        };
+        for (typo, near) in
+            [("htpp", "http"), ("HTTP", "http"), ("kubernetes.io/htpps", "https"), ("grcp", "grpc")]
+        {
+            let said = said(&service(typo));
+            assert_eq!(said.len(), 1, "{typo}: {said:?}");
+            assert!(said[0].starts_with("6 spec.ports[0].appProtocol: "), "{said:?}");
+            assert!(said[0].ends_with(&format!("(did you mean {near:?}?)")), "{said:?}");
+        }
+        for known in [
+            "http",
+            "kubernetes.io/h2c",
+            "wss",
+            "tcp",
+            "h3",
+            "redis",
+            "mysql",
+            "mongo",
+            "amqp",
+            "ldap",
+            "smtp",
+            "imap",
+            "kafka",
+        ] {
+            assert_eq!(said(&service(known)), [""; 0], "{known}");
+        }
+        let slice = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a, labels: {kubernetes.io/service-name: a}}\n\
+                     addressType: IPv4\nendpoints: []\nports:\n- {port: 80, appProtocol: htpp}\n";
+        assert!(said(slice)[0].starts_with("7 ports[0].appProtocol: "), "{:?}", said(slice));
+    }
+
+    #[test]
+    fn a_setting_that_is_written_as_a_label_is_named() {
+        let text = |label: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n    {label}\n    app: a\nspec: {{ports: [{{port: 80}}]}}\n"
+            )
+        };
+        let said = said(&text("seaway.dev/balance: first"));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].starts_with("6 metadata.labels.seaway.dev/balance: a label, which has no effect"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_to_protect_and_does_not_lets_no_client_in() {
+        let text = |below: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  {below}\nspec: {{ports: [{{port: 80}}]}}\n"
+            )
+        };
+        for (below, is_served) in [
+            ("labels: {seaway.dev/source-ranges: all}", false),
+            ("labels: {seaway.dev/tls: a}", false),
+            ("annotations: {source-ranges: 10.0.0.0/8}", false),
+            ("annotations: {seaway.io/source-ranges: 10.0.0.0/8}", false),
+            ("annotations: {Seaway.dev/Source-Ranges: 10.0.0.0/8}", false),
+            ("annotations: {seawau.dev/basic-auth: a}", false),
+            ("annotations: {seaway.io/balance: first}", true),
+            ("annotations: {backends: '10.0.0.1:80'}", true),
+            ("annotations: {nginx.ingress.kubernetes.io/ssl-redirect: 'true'}", true),
+        ] {
+            let reading = read_text(&text(below)).remove(0);
+            let Ok(Object { facts, .. }) = reading.result else { panic!("{below}: {reading:?}") };
+            let Some(Fact::Service(service)) = facts.first() else { panic!("{facts:?}") };
+            assert_eq!(!service.unclear_sources, is_served, "{below}");
+            let faults = reading.ignored;
+            assert_eq!(faults.len(), 1, "{below}: {faults:?}");
+            assert_eq!(faults[0].at.line, 5, "{faults:?}");
+        }
+        for nothing in
+            ["annotations: {tls: a, host: b, other.example/source-ranges: c}", "labels: {app: seaway.dev}"]
+        {
+            let reading = read_text(&text(nothing)).remove(0);
+            assert!(reading.result.is_ok() && reading.ignored.is_empty(), "{nothing}: {reading:?}");
+        }
+        let both =
+            "labels: {seaway.dev/source-ranges: all}\n  annotations: {seaway.dev/source-ranges: 10.0.0.0/8}";
+        assert!(read_text(&text(both)).remove(0).result.is_ok(), "it is protected");
+    }
+
+    #[test]
+    fn an_annotation_on_another_object_is_named() {
+        let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    seaway.dev/source-ranges: 10.0.0.0/8\n";
+        let said = said(text);
+        assert!(
+            said[0].starts_with(
+                "6 metadata.annotations[seaway.dev/source-ranges]: this annotation has no effect"
+            ),
+            "{said:?}"
+        );
+    }
+}
