@@ -47,7 +47,7 @@ use crate::{
     announcing::AnnouncerTasks,
     operate::{ControlContext, ControlSocket, Weights},
     run::ProcessOptions,
-    settings::Settings,
+    settings::{Settings, doubts::log_wider_front_door},
     version,
     watchdog::{spawn, spawn_engine},
 };
@@ -316,6 +316,7 @@ fn tell_addresses(found: &[IpAddr], settings: &Settings) {
         );
     } else {
         info!("this host's addresses: {all}, as --address or host.addresses says");
+        log_wider_front_door(settings);
     }
 }
 

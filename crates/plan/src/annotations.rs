@@ -35,10 +35,10 @@ use crate::{forward_auth::AuthService, spelling::nearest};
 pub use crate::members::{HEAVIEST, WEIGHT};
 pub use auth::{BASIC_AUTH, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, REALM};
 pub use clients::{BURST, CLIENT_RATE, DENIED, RATE_KEY};
-pub use cloud::{CLOUD_CLASS, GIVE_AWAY, HealthCheckOptions, INTERNAL, ProviderOptions};
 pub(crate) use cloud::{
-    FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
+    ADOPT, FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
 };
+pub use cloud::{CLOUD_CLASS, GIVE_AWAY, HealthCheckOptions, INTERNAL, ProviderOptions};
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
 pub use meant::{AnnotationSuggestion, meant, name_of};

@@ -5,8 +5,9 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 
 use crate::{
     annotations::{
-        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES,
-        ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope, PASSTHROUGH, RATE_KEY,
+        ADOPT, AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
+        COMPRESS_TYPES, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope, PASSTHROUGH,
+        RATE_KEY,
         REALM, ServiceOptions, TRANSPARENT, asks, of_clouds, places,
     },
     closed::is_only_at_entrances,
@@ -37,7 +38,9 @@ const OF_HTTP: [&str; 16] = [
 pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
     let mut problems = Vec::new();
     if demand.cloud.is_none() {
-        let written = of_clouds().filter_map(|option| demand.wishes.written.get(option));
+        // A Service of another controller on bare metal is adopted by the same annotation.
+        let only_there = of_clouds().filter(|option| *option != ADOPT);
+        let written = only_there.filter_map(|option| demand.wishes.written.get(option));
         problems.extend(written.map(|field| {
             let message = "this annotation is for load balancers of a cloud, and this Service is served by Seaway's hosts";
             let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
@@ -171,6 +174,17 @@ mod tests {
     use seaway_testkit::facts;
 
     use super::*;
+
+    #[test]
+    fn to_ask_for_adoption_is_no_problem_on_bare_metal() {
+        for (annotation, expected) in [("seaway.dev/adopt", 0), ("seaway.dev/cloud-class", 1)] {
+            let mut service = facts::service("shop", &[("main", 80, TargetPort::Number(80))]);
+            service.meta.annotations = [(annotation.into(), "true".into())].into();
+            let demand = Demand::of_service(&Arc::new(service), &Config::default()).expect("it is ours");
+            let problems = unheeded(&demand);
+            assert_eq!(problems.len(), expected, "{annotation}: {problems:?}");
+        }
+    }
 
     #[test]
     fn what_is_asked_of_http_is_heeded_or_told() {

@@ -125,7 +125,7 @@ const TIMES: [(&str, &str); 3] = [
     ("connect", "Time until a connection to a member was open"),
     (
         "first_byte",
-        "Time until a member answered: from the end of a request's head to that of the answer's (HTTP), from the \
+        "Time until a member answered: from the end of the request headers to the end of the response headers (HTTP), from the \
          client's connection to the first byte (TCP)",
     ),
     ("request", "Time from the end of an HTTP request's head until the whole answer was passed on"),

@@ -104,7 +104,7 @@ fn page(text: &str) -> String {
     let listed = metrics(text);
     let mut page = String::from(
         "# Metrics\n\n<!-- Written by a test from the help texts of crates/admin/src/metrics; see CONTRIBUTING.md -->\n\n\
-         `/metrics` is at the [status page's address](operations.md#looking-at-it), and [in a cluster](operations.md#prometheus-in-a-cluster)\n\
+         `/metrics` is at the [status page's address](operations.md#status-page-metrics-and-probes), and [in a cluster](operations.md#prometheus-in-a-cluster)\n\
          on a port of its own. Labels are protocols, states and reasons; only `seaway_service_…`, `seaway_member_…` and `seaway_pool_…`\n\
          have names of objects, of no more than [a bound](#series-of-services-and-members). Metrics of requests to OpenStack:\n\
          [openstack-calls.md](openstack-calls.md).\n\n\

@@ -15,7 +15,7 @@ use super::{PlannedFolder, PreviousState, STANDARD_INPUT};
 use crate::{
     args::{Check, CheckOutput},
     output,
-    settings::{Settings, checked::read_checked},
+    settings::{Settings, checked::read_checked, doubts::is_front_door_wider},
 };
 
 /// What Problems say of a process that serves. A check serves nothing.
@@ -38,6 +38,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
         )
     };
     problems.extend(mistakes(&look));
+    problems.extend(wider_front_door(&look.world, &settings));
     Ok(told(&of, &problems, arguments.output))
 }
 
@@ -61,15 +62,34 @@ pub(super) fn beside(settings: &Settings) -> Result<Vec<Problem>> {
         let look = PlannedFolder::at_text(b"", settings, PreviousState::default())?;
         let files = mistakes(&look).into_iter().filter(|it| it.object.kind == Kind::File);
         // That a file cannot be read is told with its line already.
-        return Ok(files.filter(|it| it.reason != Reason::Unreadable).collect());
+        let files = files.filter(|it| it.reason != Reason::Unreadable);
+        return Ok(files.chain(wider_front_door(&look.world, settings)).collect());
     };
     match PlannedFolder::at(folder, settings, PreviousState::default()) {
-        Ok(look) => Ok(mistakes(&look)),
+        Ok(look) => Ok(mistakes(&look).into_iter().chain(wider_front_door(&look.world, settings)).collect()),
         Err(error) => {
             let object = ObjectRef::new(Kind::Config, "", "manifests");
             Ok(vec![Problem::new(object, Reason::Unreadable, format!("{error:#}"))])
         }
     }
+}
+
+/// Where the front door listens, it does so at addresses that `host.addresses` leaves out: valid, and probably not meant.
+fn wider_front_door(world: &World, settings: &Settings) -> Option<Problem> {
+    if !is_front_door_wider(settings) {
+        return None;
+    }
+    let door = world.front_door()?;
+    let at: Vec<String> =
+        door.at.iter().filter(|it| it.ip().is_unspecified()).map(ToString::to_string).collect();
+    let message = format!(
+        "host.addresses does not limit the front door: it listens at {}, so at all addresses of this machine",
+        at.join(" and ")
+    );
+    let fix = "Set frontDoor.addresses to the addresses that it may use; [\"::\", 0.0.0.0] are all of this host, \
+               without this Problem.";
+    let problem = Problem::new(ObjectRef::new(Kind::Config, "", "frontDoor"), Reason::Ignored, message);
+    (!at.is_empty()).then(|| problem.at("frontDoor.addresses").fix(fix))
 }
 
 /// Services at the port of the status page, which a running process cannot serve.
@@ -204,6 +224,33 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::parse;
+
+    const AT_FRONT_DOOR: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: \
+        {seaway.dev/host: shop.example, seaway.dev/backends: '127.0.0.1:3000'}\nspec: {ports: [{port: 80}]}\n";
+
+    #[test]
+    fn a_front_door_that_listens_beyond_the_addresses_of_the_host_is_named() {
+        let of_host = "host: {addresses: [127.0.0.1]}\n";
+        let elsewhere = AT_FRONT_DOOR.replace("seaway.dev/host: shop.example, ", "");
+        let own =
+            elsewhere.replace("{ports:", "{type: LoadBalancer, ports:").replace("port: 80}", "port: 8080}");
+        for (manifest, more, is_named) in [
+            (AT_FRONT_DOOR, "", true),
+            (AT_FRONT_DOOR, "frontDoor: {addresses: [127.0.0.1]}\n", false),
+            (AT_FRONT_DOOR, "frontDoor: {addresses: ['::', 0.0.0.0]}\n", false),
+            (AT_FRONT_DOOR, "frontDoor: {enabled: false}\n", false),
+            (&own, "", false),
+        ] {
+            let settings = parse(&format!("{of_host}{more}"), Path::new("")).expect("is well written");
+            let look = Look::at_text(manifest.as_bytes(), &settings, Before::default()).expect("is read");
+            let problem = wider_front_door(&look.world, &settings);
+            assert_eq!(problem.is_some(), is_named, "{more} {problem:?}");
+        }
+        let nothing = parse("", Path::new("")).expect("is well written");
+        let look = Look::at_text(AT_FRONT_DOOR.as_bytes(), &nothing, Before::default()).expect("is read");
+        assert_eq!(wider_front_door(&look.world, &nothing), None);
+    }
 
     #[test]
     fn a_problem_is_one_line_for_github() {

@@ -8,6 +8,7 @@ use std::{
 
 use seaway_model::{config::OpenPolicy, dns::DnsProvider};
 use seaway_proxy::AccessLogTarget;
+use tracing::info;
 
 use super::Settings;
 
@@ -78,6 +79,24 @@ fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
              an interface (ip address add), or correct {key}."
         )
     })
+}
+
+/// `host.addresses` limits Services of type LoadBalancer, and the front door may still listen at all addresses. Whether
+/// it listens is another question.
+pub(crate) fn is_front_door_wider(settings: &Settings) -> bool {
+    let door = &settings.config.front_door;
+    let is_everywhere = door.addresses.iter().any(IpAddr::is_unspecified) && !settings.said.door_addresses;
+    is_everywhere && !settings.addresses.is_empty() && door.opens != Opens::Never
+}
+
+/// Says so in the log of the start.
+pub(crate) fn log_wider_front_door(settings: &Settings) {
+    if is_front_door_wider(settings) {
+        info!(
+            "host.addresses does not limit the front door: when a Service uses it, it listens on all addresses of this \
+             machine (to limit it, set frontDoor.addresses in seaway.yaml)"
+        );
+    }
 }
 
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.

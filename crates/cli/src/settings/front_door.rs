@@ -34,6 +34,7 @@ pub(super) fn read(
     }
     let addresses = section.take("addresses");
     if addresses.is_set() {
+        said.door_addresses = true;
         door.addresses = addresses.items().filter_map(|it| it.ip()).collect();
         if addresses.items().len() == 0 {
             addresses.required("an address; [\"::\", 0.0.0.0] are all of this host");

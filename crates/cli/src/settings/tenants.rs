@@ -17,13 +17,15 @@ use seaway_model::{
 };
 use seaway_plan::{host_pattern, quantity::network};
 
-/// Which keys the configuration sets, of those whose defaults differ between a folder and a cluster.
+/// Which keys the configuration sets, of those whose defaults depend on something else: mostly on whether it is of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExplicitKeys {
     members_by_name: bool,
     transparent_from: bool,
     pub(super) services: bool,
     pub(super) secrets: bool,
+    /// `frontDoor.addresses`, whose default does not follow `host.addresses`.
+    pub(super) door_addresses: bool,
     parent: bool,
     other_hosts: bool,
     pub(super) per_namespace: bool,

@@ -47,6 +47,14 @@ fn each_alert_has_an_entry_in_the_docs_and_asks_for_metrics_that_there_are() {
         assert!(alerts.contains(&format!("runbook: docs/alerts.md#{}\n", name.to_lowercase())), "{name}");
     }
     assert!(page.contains(&format!("has {} alerts", names.len())), "{}", names.len());
+    let severities = alerts.lines().filter_map(|it| it.trim().strip_prefix("labels: {severity: "));
+    let severities: Vec<&str> = severities.map(|it| it.trim_end_matches('}')).collect();
+    let shown = page.lines().filter(|it| it.starts_with('`')).filter_map(|it| it.rsplit_once("; "));
+    assert_eq!(
+        severities,
+        shown.map(|it| it.1).collect::<Vec<_>>(),
+        "behind each expression, in their order"
+    );
     let metrics = read("docs/metrics.md");
     let mut count = 0;
     for expression in after(&alerts, "expr: ") {

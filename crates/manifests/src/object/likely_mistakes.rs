@@ -176,8 +176,11 @@ pub(super) fn wrong_annotations(kind: Kind, node: &Node) -> Vec<ValidationError>
         _ => None,
     };
     let all = written_entries(node, "annotations");
+    // Of a Service, who reads the folder makes endpoints of it, and has said what is wrong with it.
+    let is_done = |it: &&Entry| kind == Kind::Service && it.key == BACKENDS;
+    let others = all.iter().filter(|it| !is_done(it)).filter_map(text).collect();
     let mut wishes = ServiceOptions::by_default();
-    let problems = wishes.read(&ObjectRef::new(kind, "", ""), &all.iter().filter_map(text).collect());
+    let problems = wishes.read(&ObjectRef::new(kind, "", ""), &others);
     let fault = |problem: Problem| {
         let field = problem.field.to_string();
         let at = all.iter().find(|it| field == format!("metadata.annotations[{}]", it.key))?.at;
@@ -326,6 +329,30 @@ mod tests {
         let both =
             "labels: {seaway.dev/source-ranges: all}\n  annotations: {seaway.dev/source-ranges: 10.0.0.0/8}";
         assert!(read_text(&text(both)).remove(0).result.is_ok(), "it is protected");
+    }
+
+    #[test]
+    fn a_mistake_beside_backends_is_one_fault() {
+        let service = |annotations: &str, port: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  annotations: {{{annotations}}}\nspec: {{ports: [{{port: {port}}}]}}\n"
+            )
+        };
+        for (text, field) in [
+            (
+                service("seaway.dev/backends: '127.0.0.1:300x'", "80"),
+                "metadata.annotations[seaway.dev/backends]",
+            ),
+            (service("seaway.dev/backends: '127.0.0.1:3000'", "0"), "spec.ports[0].port"),
+        ] {
+            let faults = read_text(&text).remove(0).result.expect_err("it is refused").faults;
+            let fields: Vec<&str> = faults.iter().map(|it| it.field.as_str()).collect();
+            assert_eq!(fields, [field], "{faults:?}");
+        }
+        // What is wrong with others is still named.
+        let text = service("seaway.dev/backends: '127.0.0.1:300x', seaway.dev/balance: any", "80");
+        let faults = read_text(&text).remove(0).result.expect_err("it is refused").faults;
+        assert_eq!(faults.len(), 2, "{faults:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) const FORWARDED_FOR: &str = "seaway.dev/x-forwarded-for";
 pub(crate) const TLS_CONTAINER: &str = "seaway.dev/tls-container";
 pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
 /// Whether a Service that another controller serves is to be adopted; read where it is not planned, too.
-const ADOPT: &str = "seaway.dev/adopt";
+pub(crate) const ADOPT: &str = "seaway.dev/adopt";
 /// That the load balancer of a Service with a class is given away; read where it is not planned, too.
 pub const GIVE_AWAY: &str = "seaway.dev/released";
 pub(crate) const NAMED: &str = "seaway.dev/load-balancer-id";
@@ -224,7 +224,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[ADOPT],
-        help: "true: with adopt.mode ask, its load balancer is taken over from the controller that made it (clouds)",
+        help: "true: with adopt.mode ask, Seaway takes the Service over from the controller that serves it: its load balancer (clouds), or its address on bare metal",
         set: |_, text| yes_or_no(text).map(drop),
     },
     Row {

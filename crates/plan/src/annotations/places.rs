@@ -3,10 +3,10 @@
 use OptionScope::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
-    COMPRESS_TYPES, DENIED, DNS_NAMES, DNS_TTL, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION,
-    FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE_KEY, REALM,
-    SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
+    ADOPT, AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS,
+    COMPRESS_PRIVATE, COMPRESS_TYPES, DENIED, DNS_NAMES, DNS_TTL, ENTRANCE, FORWARD_AUTH,
+    FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM,
+    RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -114,7 +114,12 @@ pub fn place_names(option: &str) -> String {
     let others = [(FrontDoor, "front door"), (Passthrough, "passthrough"), (Route, "HTTPRoute")];
     let others = others.into_iter().filter(|(place, _)| all.contains(place)).map(|(_, name)| name);
     let names: Vec<&str> = own.into_iter().chain(others).collect();
-    if names.is_empty() { "clouds".to_owned() } else { names.join(", ") }
+    match (names.is_empty(), option) {
+        // Who adopts a Service decides that, and not what serves it.
+        (true, ADOPT) => "own address, clouds".to_owned(),
+        (true, _) => "clouds".to_owned(),
+        (false, _) => names.join(", "),
+    }
 }
 
 /// Whether what is written asks for something: `false`, `off` and `0` ask for what is so anyway.
