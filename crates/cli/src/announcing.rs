@@ -55,9 +55,9 @@ impl AnnouncerTasks {
             BgpTask { host: host.clone(), handle: handle.clone(), passwords, watchdog: watchdog.clone() };
         let reports = report(host.clone(), handle.clone(), changed);
         let tasks = [
-            spawn("what is announced by ARP and NDP", parts, neighbors),
-            spawn("what is announced by BGP", parts, routes.carry(serving, tell)),
-            spawn("the report of what is announced", parts, reports),
+            spawn("announcing addresses by ARP and NDP", parts, neighbors),
+            spawn("announcing addresses by BGP", parts, routes.carry(serving, tell)),
+            spawn("the report of announced addresses", parts, reports),
             spawn("the watch of HAProxy", parts, follow_haproxy(host.clone(), handle.clone())),
         ];
         AnnouncerTasks { settings, is_serving, tasks }
@@ -110,7 +110,7 @@ async fn carry(
             let (host, watchdog, tell) = (host.clone(), watchdog.clone(), tell.clone());
             let done = spawn_blocking(move || host.announce(&wanted, &now, Some(&watchdog), &tell));
             if let Err(error) = done.await {
-                warn!(%error, "what is to be announced by ARP and NDP cannot be passed on");
+                warn!(%error, "the addresses to announce by ARP and NDP cannot be passed to the announcer");
             }
         }
         let news = async {
@@ -200,7 +200,9 @@ impl BgpTask {
         let done = spawn_blocking(move || host.announce_by_bgp(&wanted, &passwords, Some(&watchdog), &tell));
         let passed = done.await;
         passed
-            .inspect_err(|error| warn!(%error, "what is to be announced by BGP cannot be passed on"))
+            .inspect_err(
+                |error| warn!(%error, "the addresses to announce by BGP cannot be passed to the BGP speaker"),
+            )
             .ok()
             .flatten()
     }

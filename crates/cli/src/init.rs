@@ -156,7 +156,7 @@ fn write(dir: &Path, manifest: &str, answers: &InitAnswers) -> Result<()> {
             }
             false => "name another folder".to_owned(),
         };
-        bail!("{} is there already, and is not overwritten: {what}", taken.display());
+        bail!("{} exists already and is not overwritten: {what}", taken.display());
     }
     fs::create_dir_all(dir).with_context(|| format!("the folder {} cannot be made", dir.display()))?;
     create(&file, manifest)?;
@@ -216,7 +216,7 @@ fn create_with(path: &Path, text: &str, mode: u32) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut file = opened.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            anyhow::anyhow!("{} is there already, and is not overwritten", path.display())
+            anyhow::anyhow!("{} exists already and is not overwritten", path.display())
         }
         _ => anyhow::anyhow!("{} cannot be written: {error}", path.display()),
     })?;

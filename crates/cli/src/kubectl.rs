@@ -136,7 +136,8 @@ impl ClusterView {
         sought: Option<&str>,
     ) -> Result<ClusterView> {
         let mut settings = settings::load(reach.config.as_deref())?;
-        let mut sight = cluster.inspect(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+        let mut sight =
+            cluster.inspect(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0, BIND)))?;
         let by_default = *settings.by_default.get_or_insert_with(|| serves_classless(&sight));
         in_cluster(&mut settings, Part::Controller, None);
         let mut config = settings.config;
@@ -157,7 +158,7 @@ impl ClusterView {
 
     /// What else somebody should know who looks.
     fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.sight.unseen.iter().map(at_length).collect();
+        let mut notes = unseen(&self.sight);
         notes.extend(self.sight.only.as_ref().map(|namespace| {
             format!(
                 "you may list the namespace {namespace} only: hosts, pools and the leader are not shown. The ClusterRole \
@@ -198,17 +199,19 @@ fn serves_classless(sight: &Inspection) -> DefaultDriver {
     seen
 }
 
-fn at_length(problem: &Problem) -> String {
-    let bind = match problem.message.contains("leases.") {
-        true => {
-            "To let a user list them: kubectl create rolebinding NAME -n seaway-system \
-             --clusterrole=seaway-lease-reader --user=USER"
-        }
-        false => {
-            "To let a user list them: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
-             --user=USER; or inspect one namespace only: -n NAMESPACE"
-        }
-    };
+/// What could not be listed, and how an administrator permits it.
+fn unseen(sight: &Inspection) -> Vec<String> {
+    let leases = sight.unseen_leases.iter().map(|it| at_length(it, BIND_LEASES));
+    leases.chain(sight.unseen.iter().map(|it| at_length(it, BIND))).collect()
+}
+
+const BIND_LEASES: &str = "To let a user list them: kubectl create rolebinding NAME -n seaway-system \
+                           --clusterrole=seaway-lease-reader --user=USER";
+const BIND: &str = "To let a user list them: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
+                    --user=USER; or inspect one namespace only: -n NAMESPACE";
+
+/// `bind`: how an administrator permits it.
+fn at_length(problem: &Problem, bind: &str) -> String {
     let lines = [problem.message.as_str(), &problem.fix];
     let bind = Some(bind).filter(|_| problem.reason == Reason::NotPermitted);
     let lines: Vec<&str> = lines.into_iter().filter(|it| !it.is_empty()).chain(bind).collect();
@@ -273,6 +276,21 @@ mod tests {
     use seaway_testkit::facts::shop;
 
     use super::*;
+
+    #[test]
+    fn how_to_permit_a_list_does_not_depend_on_words() {
+        let object = seaway_model::ObjectRef::new(seaway_model::Kind::Config, "", "kubernetes");
+        let problem = |reason| Problem::new(object.clone(), reason, "in other words");
+        let refused = Inspection {
+            unseen: vec![problem(Reason::NotPermitted), problem(Reason::Unreachable)],
+            unseen_leases: Some(problem(Reason::NotPermitted)),
+            ..Inspection::default()
+        };
+        let told = unseen(&refused);
+        assert!(told[0].contains("seaway-lease-reader"), "{told:?}");
+        assert!(told[1].contains("seaway-viewer"), "{told:?}");
+        assert_eq!(told[2], "in other words");
+    }
 
     #[test]
     fn what_is_sought_stays_one_word_of_the_query() {

@@ -45,7 +45,7 @@ use crate::{
 };
 
 const NOTHING: &str =
-    "there is no Service of type LoadBalancer, none for the front door, and no tcpServices entry";
+    "the folder has no Service of type LoadBalancer, none for the front door, and no tcpServices entry";
 const STANDARD_INPUT: &str = "standard input";
 
 /// A folder, planned.

@@ -25,8 +25,9 @@ pub(crate) fn run(arguments: &Probe) -> Result<ExitCode> {
         ProbeKind::Ready => "/ready",
     };
     let socket = &arguments.socket;
-    let (is_so, why) = ask(socket, path)
-        .with_context(|| format!("no process answers at {}: it starts, or has ended", socket.display()))?;
+    let (is_so, why) = ask(socket, path).with_context(|| {
+        format!("no process answers at {}: it is still starting, or has ended", socket.display())
+    })?;
     output::line(why.trim_end());
     Ok(if is_so { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

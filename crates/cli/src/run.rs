@@ -163,7 +163,7 @@ pub(crate) fn manifests_of(flag: Option<&Path>, settings: &Settings) -> Result<P
     match flag.map(Path::to_owned).or_else(|| settings.manifests.clone()) {
         Some(dir) => Ok(dir),
         None => bail!(
-            "no folder of manifests is named: type the folder after the command, or write `manifests: DIR` in seaway.yaml"
+            "no folder of manifests is set: write the folder after the command, or `manifests: DIR` in seaway.yaml"
         ),
     }
 }
@@ -175,7 +175,7 @@ pub(crate) fn state_dir_of(flag: Option<&Path>, settings: &Settings) -> Result<P
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     match usual_state_dir(nix::unistd::geteuid().is_root(), named("XDG_STATE_HOME"), named("HOME")) {
         Some(dir) => Ok(dir),
-        None => bail!("no folder for state is known: name one with --state-dir DIR"),
+        None => bail!("no state folder is set: name one with --state-dir DIR"),
     }
 }
 

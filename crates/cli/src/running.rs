@@ -53,8 +53,7 @@ fn ask(server: &ServerInfo) -> Result<(SocketAddr, View), String> {
         match at.as_slice() {
             [] => "the last process that served this folder had no status page".to_owned(),
             all => format!(
-                "the last process that served this folder does not answer any more at its \
-                            status page, {}",
+                "the last process that served this folder does not answer at its status page, {}",
                 all.join(", ")
             ),
         }
@@ -117,7 +116,7 @@ fn stands(member: &MemberView) -> String {
         // `seaway drain` sets it, too, whatever the manifests say.
         _ if member.weight == 0 => {
             format!(
-                "{state}, with weight 0: it gets no new clients, and has {} connections",
+                "{state}, with weight 0: it gets no new clients and has {} connections",
                 member.sessions.current
             )
         }

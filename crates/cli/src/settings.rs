@@ -215,7 +215,7 @@ pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Validatio
         [root] => read(&Field::root(root, &faults), beside),
         [_, second, ..] => {
             let message =
-                "a configuration must be one YAML document, and here a second one begins".to_owned();
+                "a configuration must be one YAML document, but a second one begins here".to_owned();
             return Err(vec![ValidationError { field: String::new(), at: second.at, message }]);
         }
     };

@@ -156,7 +156,8 @@ impl ApiError {
             ApiError::NotFound => {
                 let api = watched.resource().api_version;
                 let message = format!(
-                    "the cluster does not have {} ({kinds}, {api}): its definition is missing or of another version",
+                    "the cluster does not have {} ({kinds}, {api}): its CustomResourceDefinition is missing or of \
+                         another version",
                     watched.kind
                 );
                 match watched.need {

@@ -86,7 +86,7 @@ fn left_out(object: &ObjectRef, faults: Vec<ValidationError>) -> Vec<Problem> {
             )
         } else {
             (
-                "Seaway does not understand this field and leaves it out",
+                "Seaway does not know this field and ignores it",
                 "The API server accepted it: upgrade Seaway. The rest of the object is followed.",
             )
         };

@@ -39,6 +39,8 @@ pub struct Inspection {
     pub changes: Vec<Change>,
     /// What could not be seen, and can be done without.
     pub unseen: Vec<Problem>,
+    /// Why Leases could not be seen: then it is not known which controller leads, and which hosts are alive.
+    pub unseen_leases: Option<Problem>,
     pub services: Vec<ServiceInspection>,
     pub hosts: Vec<(HostInspection, HostLiveness)>,
     /// What the leader left in a cloud, for it saw no deletion; a line each.
@@ -127,7 +129,7 @@ impl Cluster {
         sight.only = namespace.filter(|_| is_one).map(Name::from);
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
             if sight.only.is_none() {
-                sight.unseen.push(answer.problem(&WatchedKind::LEASES, "list"));
+                sight.unseen_leases = Some(answer.problem(&WatchedKind::LEASES, "list"));
             }
             Vec::new()
         });

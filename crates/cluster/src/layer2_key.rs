@@ -37,7 +37,7 @@ pub async fn make_layer2_key(cluster: Cluster, mut leading: Leadership) {
 /// Whether there is nothing left to do.
 async fn is_made(cluster: &Cluster, tries: u32) -> bool {
     let Some(key) = random() else {
-        warn!("this machine has no random numbers: the Secret of the layer 2 key cannot be made");
+        warn!("this machine has no source of random numbers: the Secret of the layer 2 key cannot be made");
         return true;
     };
     let secret = json!({
@@ -61,7 +61,7 @@ async fn is_made(cluster: &Cluster, tries: u32) -> bool {
         Err(answer) => {
             let why = answer.message_with_fix();
             if tries == 0 {
-                warn!(why, "the Secret of the layer 2 key cannot be created; it is tried again");
+                warn!(why, "the Secret of the layer 2 key cannot be created; Seaway tries again");
             } else {
                 debug!(why, tries, "the Secret of the layer 2 key still cannot be created");
             }

@@ -310,7 +310,9 @@ impl Candidate {
                     let why = match &answer {
                         ApiError::NotFound => {
                             let namespace = self.cluster.namespace();
-                            format!("there is no namespace {namespace}: kubectl create namespace {namespace}")
+                            format!(
+                                "the namespace {namespace} does not exist: kubectl create namespace {namespace}"
+                            )
                         }
                         other => other.message_with_fix(),
                     };

@@ -139,7 +139,7 @@ async fn get(cluster: &Cluster, secret: &ObjectRef) -> Result<SecretString, Stri
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), namespace);
     match cluster.within_deadline(secrets.get_with(&secret.name, &cached)).await {
         Ok(found) => password_of(&found).map_err(|why| format!("{shown} {why}")),
-        Err(ApiError::NotFound) => Err(format!("there is no {shown}")),
+        Err(ApiError::NotFound) => Err(format!("{shown} does not exist")),
         Err(ApiError::Forbidden(_)) => Err(format!(
             "hosts may not read {shown}; name it in the Role seaway-bgp-passwords (deploy/kubernetes/components/bgp)"
         )),

@@ -318,7 +318,7 @@ impl Certificates {
         info!(%host, "a certificate was issued");
         observed.stored = Some(stored);
         if observed.due_in(order).is_zero() {
-            let why = "the certificate that was issued would have to be renewed at once: is this machine's clock right?";
+            let why = "the authority issued a certificate that is due for renewal already: check the clock of this machine";
             return Err(unexpected(why.to_owned()));
         }
         (observed.attempt, observed.failed, observed.why) = (None, FailedOrders::default(), None);

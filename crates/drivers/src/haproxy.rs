@@ -150,10 +150,11 @@ impl HaproxyHost {
         let why = chain(&*error);
         let fix = match &*error {
             WriteError::Refused(_) => {
-                "What HAProxy served before stays. Correct what the message names; it is tried again every 30 seconds."
+                "The previous configuration of HAProxy stays in effect. Correct what the message names; Seaway tries \
+                     again every 30 seconds."
             }
             WriteError::Failed(_) => {
-                "Correct what the message names; it is tried again every 30 seconds. What HAProxy serves stays."
+                "Correct what the message names; Seaway tries again every 30 seconds. HAProxy continues with its configuration."
             }
             WriteError::Version(_) => {
                 "Install HAProxy 2.6 or later, or name its program in dataPlane.haproxy.program."
@@ -242,9 +243,10 @@ impl Driver for HaproxyHost {
 
     fn conclude(&self, unit: &Unit, _: &Desired, observed: &ServedPart) -> Report {
         let dead = owner(unit).filter(|_| observed.is_down).map(|owner| {
-            let what = "HAProxy died and does not start again: no port of this is open here";
+            let what =
+                "HAProxy died and does not start again: no port of this load balancer is open on this host";
             let problem = Problem::new(owner.object(), Reason::Failed, what);
-            let fix = "The log of Seaway says why. It is tried again, with growing pauses.";
+            let fix = "The log of Seaway says why. Seaway tries again, with growing pauses.";
             (owner.clone(), problem.fix(fix))
         });
         Report {

@@ -264,7 +264,8 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
             Reason::PortInUse,
             // Without rights over others, a host cannot name it.
             format!(
-                "Stop that process (as root, ss -tulpn sport = :{} names it), or choose another port. It is tried again every 2 seconds.",
+                "Stop that process (as root, ss -tulpn sport = :{} names it), or choose another port. Seaway tries \
+                     again every 2 seconds.",
                 listener.id().port
             ),
         ),
@@ -282,7 +283,7 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
         OpenError::OverShare { .. } => (
             Reason::LimitReached,
             "Remove ports of Services of this namespace, or raise the limit of open files: ulimit -n, or LimitNOFILE= in its \
-             unit. It is tried again every 2 seconds."
+             unit. Seaway tries again every 2 seconds."
                 .to_owned(),
         ),
         OpenError::Exhausted { .. } => (

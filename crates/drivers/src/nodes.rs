@@ -161,7 +161,7 @@ impl<N: NodeApi> NodeControllers<N> {
             Ok(None) => {}
             Ok(Some(holder)) => return beside(&holder),
             Err(error) => {
-                let what = "whether OpenStack's cloud controller manager runs is not known";
+                let what = "cannot find out whether OpenStack's cloud controller manager runs";
                 return unanswered(what, &error, LEASE_ROLE);
             }
         }
@@ -218,7 +218,7 @@ const STOP_IT: &str = "Stop it, or, if it runs other controllers alone (--contro
 
 fn beside(holder: &Name) -> PassResult {
     let message = format!(
-        "nothing is written at Nodes: OpenStack's cloud controller manager runs ({holder} holds the Lease \
+        "Nodes are not changed: OpenStack's cloud controller manager runs ({holder} holds the Lease \
          kube-system/cloud-controller-manager)"
     );
     PassResult::failed(Reason::OtherController, message, STOP_IT)
@@ -226,7 +226,7 @@ fn beside(holder: &Name) -> PassResult {
 
 /// `role`: what lets us ask.
 fn unanswered(what: &str, error: &RequestError, role: &str) -> PassResult {
-    let message = format!("nothing is written at Nodes: {what}: {error}");
+    let message = format!("Nodes are not changed: {what}: {error}");
     let fix = match error.is_forbidden() {
         true => format!("As an administrator: {role}"),
         false => "Nodes stay as they are, and Seaway tries again.".to_owned(),

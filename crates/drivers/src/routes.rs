@@ -169,7 +169,7 @@ impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
             Ok(Some(holder)) => return Err(beside(&holder)),
             Err(error) => {
                 return Err(PassError::unanswered(
-                    "whether OpenStack's cloud controller manager runs is not known",
+                    "cannot find out whether OpenStack's cloud controller manager runs",
                     &error,
                 ));
             }

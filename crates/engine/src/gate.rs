@@ -119,13 +119,13 @@ impl Guard<'_> {
                 Some(owner) => Guard::Service(key, owner),
                 None => Guard::Services {
                     whose: Owner::Config(name.clone()),
-                    its: "its shared load balancer",
+                    its: "the shared load balancer",
                     the: "the shared load balancer",
                 },
             },
             Unit::SecurityGroup { class, .. } => Guard::Services {
                 whose: Owner::Config(class.clone()),
-                its: "its security group",
+                its: "the security group of the Nodes",
                 the: "the security group",
             },
             Unit::DnsName(name) => Guard::Name(name),
@@ -170,8 +170,8 @@ pub(crate) async fn permit(
     match Guard::of(unit) {
         Guard::Service(key, owner) => {
             let what = match key {
-                LbKey::Second(..) => "its second load balancer",
-                _ => "its load balancer",
+                LbKey::Second(..) => "the second load balancer",
+                _ => "the load balancer",
             };
             let service = asked.owners.service(owner).await;
             let service =
@@ -254,7 +254,7 @@ pub(crate) async fn permitted<D: Driver>(
         let is_counted = removal.node.is_empty() && removal.node_port.is_none();
         let counted = match is_asked || !is_counted {
             true => Ok(()),
-            false => within_limit(asked, &format!("{unit} {what}"), &owner, &format!("its {what}")).await,
+            false => within_limit(asked, &format!("{unit} {what}"), &owner, &format!("the {what}")).await,
         };
         match counted {
             Ok(()) => _ = may.insert(what.clone()),
@@ -266,7 +266,7 @@ pub(crate) async fn permitted<D: Driver>(
     }
     if !doubted.is_empty() {
         let whats: Vec<&str> = doubted.iter().map(|it| it.what.as_str()).collect();
-        match without_doubt(asked, doubt, &owner, &format!("its {}", first_of(&whats))).await {
+        match without_doubt(asked, doubt, &owner, &format!("the {}", first_of(&whats))).await {
             Ok(()) => may.extend(doubted.into_iter().map(|it| it.what)),
             Err(failure) => {
                 problems.extend(problems_of(failure));

@@ -33,7 +33,7 @@ impl ProblemLog {
         *count = count.saturating_sub(1);
         if *count == 0 {
             named.remove(&key);
-            info!(target: "seaway", reason = %problem.reason, "no problem any more: {problem}");
+            info!(target: "seaway", reason = %problem.reason, "problem solved: {problem}");
         }
     }
 

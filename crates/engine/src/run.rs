@@ -375,7 +375,10 @@ impl Engine {
             Some(Worked::Failed(failure)) => self.fail(unit, failure),
             None => {
                 error!(%unit, "a driver panicked; this is a bug in Seaway");
-                self.fail(unit, Failure::retry("its driver panicked".into()));
+                self.fail(
+                    unit,
+                    Failure::retry("the driver of this Unit panicked, which is a bug in Seaway".into()),
+                );
             }
         }
     }

@@ -11,7 +11,8 @@ pub fn unwritten(
 ) -> Vec<(Owner, Problem)> {
     let Desired::Address(wanted) = desired else { return Vec::new() };
     let known = written.map_or(&[][..], |it| &it.owners);
-    let message = format!("its address cannot be recorded, so the address is not used: {why}");
+    let message =
+        format!("the address of the Service cannot be recorded, so the Service does not get it: {why}");
     let told = |owner: &Owner| {
         let problem = Problem::new(owner.object(), Reason::StateUnwritable, message.clone());
         (owner.clone(), problem.fix(fix))

@@ -64,7 +64,7 @@ impl Options {
 
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    #[error("{} is not of Seaway: it is not overwritten", path.display())]
+    #[error("{} was not written by Seaway and is not overwritten", path.display())]
     Foreign { path: PathBuf },
     #[error("{} is used by another running process of Seaway; name another folder, or stop that process", path.display())]
     InUse { path: PathBuf },
@@ -88,7 +88,7 @@ pub enum ProcessError {
     #[error("HAProxy does not serve within {0:?}")]
     Late(Duration),
     /// It goes on with what it had.
-    #[error("HAProxy could not reload, and serves what it served before{}", after_colon(alerts))]
+    #[error("HAProxy could not reload and continues with the previous configuration{}", after_colon(alerts))]
     Reload { alerts: Vec<String> },
     #[error(transparent)]
     Socket(#[from] SocketError),

@@ -53,6 +53,8 @@ impl fmt::Display for ValidationError {
 #[derive(Debug, Default)]
 pub struct ValidationErrors {
     told: RefCell<Vec<ValidationError>>,
+    /// Apart, for an API server of a later version may allow more.
+    beyond_limits: RefCell<Vec<ValidationError>>,
     /// What is asked, if somebody wants to know that.
     reads: Option<RefCell<FieldReads>>,
 }
@@ -72,11 +74,18 @@ impl ValidationErrors {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.told.borrow().is_empty()
+        self.told.borrow().is_empty() && self.beyond_limits.borrow().is_empty()
     }
 
     /// In the order of the text.
-    pub fn into_sorted(self) -> Vec<ValidationError> {
+    pub fn into_sorted(mut self) -> Vec<ValidationError> {
+        let beyond = self.beyond_limits.take();
+        self.told.get_mut().extend(beyond);
+        self.into_sorted_within_limits()
+    }
+
+    /// The same, without those that say that there is more of something than this version accepts.
+    pub(crate) fn into_sorted_within_limits(self) -> Vec<ValidationError> {
         let mut faults = self.told.into_inner();
         faults.sort_by_key(|fault| fault.at);
         // A field that is looked at twice is wrong once.
@@ -127,6 +136,7 @@ impl<'a> Field<'a> {
     /// Adds faults that were collected elsewhere.
     pub(crate) fn add_errors(&self, faults: ValidationErrors) {
         self.faults.told.borrow_mut().extend(faults.told.into_inner());
+        self.faults.beyond_limits.borrow_mut().extend(faults.beyond_limits.into_inner());
     }
 
     pub fn child(&'a self, name: &'a str) -> Field<'a> {
@@ -280,7 +290,16 @@ impl Field<'_> {
     }
 
     pub fn too_many(&self, there: usize, allowed: usize) {
-        self.error(format!("Too many: {there}: must have at most {allowed} items"));
+        self.beyond_limit(format!("Too many: {there}: must have at most {allowed} items"));
+    }
+
+    pub fn too_long(&self, allowed: usize) {
+        self.beyond_limit(format!("Too long: may not be more than {allowed} bytes"));
+    }
+
+    fn beyond_limit(&self, message: String) {
+        let fault = ValidationError { field: self.path(), at: self.at, message };
+        self.faults.beyond_limits.borrow_mut().push(fault);
     }
 
     fn wrong_type(&self, node: &Node, wanted: &str) {

@@ -25,6 +25,22 @@ pub struct Problem {
     /// File, line and column, where a source knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<SourceLocation>,
+    /// What else the message is about. Programs decide by it and never by the words, which may change.
+    #[serde(skip)]
+    pub about: Option<About>,
+}
+
+/// What the message of a Problem names besides the object that has the Problem.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// The field of another object that is to be corrected.
+    Field(ObjectRef, Name),
+    /// Another object that does not exist, or lacks what is needed. Without a name: there is none of its kind.
+    Missing(ObjectRef),
+    /// The object that a name was probably meant for.
+    Meant(ObjectRef),
+    /// The annotation that a name was probably meant for.
+    MeantAnnotation(Name),
 }
 
 /// Where in a file.
@@ -45,6 +61,7 @@ impl Problem {
             message: message.into(),
             fix: String::new(),
             place: None,
+            about: None,
         }
     }
 
@@ -68,6 +85,12 @@ impl Problem {
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Problem {
         self.fix = fix.into();
+        self
+    }
+
+    #[must_use]
+    pub fn about(mut self, about: About) -> Problem {
+        self.about = Some(about);
         self
     }
 

@@ -116,7 +116,8 @@ reasons! {
         /// A certificate has expired, expires soon, or is not valid yet.
         CertificateExpiry: "Renew the certificate. Meanwhile, it is served as it is.",
         /// A certificate that the front door orders (frontDoor.acme) was not issued or not renewed.
-        CertificateOrder: "The message has the certificate authority's reason. The host name must lead to this machine in DNS, and port \
+        CertificateOrder: "The message has the certificate authority's reason. The host name must resolve to this \
+             machine in DNS, and port \
                            80 must be reachable from the internet. Seaway tries again by itself; an older certificate stays in use.",
         /// A host name is served with a certificate that does not name it.
         CertificateName: "Get a certificate for that host name, or name another Secret for it.",

@@ -276,8 +276,8 @@ impl Status {
                 let is_same = |it: &SecretString| it.expose_secret() == key.expose_secret();
                 let is_other = !self.key.as_ref().is_some_and(is_same);
                 if is_other && self.key.is_some() {
-                    warn!(file = %file.display(), "the key of hosts that announce addresses changed; while hosts have no \
-                                                  line of it in common, two may answer for one address");
+                    warn!(file = %file.display(), "the key of hosts that announce addresses changed; until all hosts \
+                         have a line of the key in common, two hosts may answer for one address");
                 }
                 self.key = Some(key);
                 is_other
@@ -325,7 +325,7 @@ fn log_changes(before: &BTreeMap<IpAddr, Layer2State>, now: &BTreeMap<IpAddr, La
         }
     }
     if let Some(more @ 1..) = changed.len().checked_sub(MOST) {
-        info!(more, "more addresses announced by this host, or no longer");
+        info!(more, "more addresses are announced, or no longer announced, by this host");
     }
 }
 

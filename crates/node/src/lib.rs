@@ -292,7 +292,7 @@ impl Host {
             haproxy.stop_blocking(deadline.saturating_duration_since(Instant::now()));
         }
         if !is_alone() {
-            tracing::info!("addresses stay: another process of this host serves them");
+            tracing::info!("addresses stay on lo: another process of this host serves them");
         } else if let Err(error) = self.presence.clear() {
             tracing::warn!(%error, "addresses cannot be removed from lo");
         }

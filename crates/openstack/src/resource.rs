@@ -293,7 +293,7 @@ pub(crate) fn decode_object<V: View>(reply: Reply) -> Result<V, Error> {
 pub(crate) fn unexpected_reply(service: Service, doing: &'static str, wrong: &FieldError) -> Error {
     Error::new(
         Class::Strange,
-        format!("{} gave an answer that is not understood: {wrong}", service.project()),
+        format!("{} sent a response that Seaway cannot read: {wrong}", service.project()),
     )
     .doing(doing)
 }

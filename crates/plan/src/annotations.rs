@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::LazyLock, time::Duration};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Config, Name, Problem, Reason,
+    About, Config, Name, Problem, Reason,
     config::{Defaults, MemberSource},
     fact::Labels,
     load_balancer::{
@@ -362,25 +362,30 @@ fn unknown(object: &ObjectRef, key: &Name, meant: &str, prefix: &str) -> Problem
         format!("{key} is not an annotation that Seaway knows"),
     )
     .at(format!("metadata.annotations[{key}]"));
-    problem.fix(meant_instead(meant, prefix))
+    let (instead, fix) = meant_instead(meant, prefix);
+    let problem = problem.fix(fix);
+    match instead {
+        Some(name) => problem.about(About::MeantAnnotation(name)),
+        None => problem,
+    }
 }
 
 /// What to write instead of a name that means nothing. Prefixes that all names have make no two of them alike.
-fn meant_instead(meant: &str, prefix: &str) -> String {
+fn meant_instead(meant: &str, prefix: &str) -> (Option<Name>, String) {
     let meant = meant.strip_prefix(prefix).unwrap_or(meant);
     if prefix != OURS {
         let names = rows().flat_map(|row| row.names).filter_map(|it| it.strip_prefix(prefix));
         let names: Vec<&str> = names.collect();
         return match nearest(meant, &names) {
-            Some(name) => format!("Did you mean {prefix}{name}?"),
-            None => "docs/annotations.md lists them all.".to_owned(),
+            Some(name) => (Some(format!("{prefix}{name}").into()), format!("Did you mean {prefix}{name}?")),
+            None => (None, "docs/annotations.md lists them all.".to_owned()),
         };
     }
     let AnnotationSuggestion { ours, fix } = meant::meant(meant);
     match ours.filter(|it| *it != WEIGHT) {
-        Some(ours) => format!("Did you mean {ours}? {fix}").trim_end().to_owned(),
-        None if !fix.is_empty() => fix.to_owned(),
-        None => "docs/annotations.md lists them all.".to_owned(),
+        Some(ours) => (Some(ours.into()), format!("Did you mean {ours}? {fix}").trim_end().to_owned()),
+        None if !fix.is_empty() => (None, fix.to_owned()),
+        None => (None, "docs/annotations.md lists them all.".to_owned()),
     }
 }
 

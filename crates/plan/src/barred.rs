@@ -206,17 +206,17 @@ impl ForbiddenReason {
             ForbiddenReason::Published => "an address that Seaway publishes".to_owned(),
             ForbiddenReason::OfHost(host) => format!("an address that host {host} reports as its own"),
             ForbiddenReason::OfNode(node) => {
-                format!("an address of Node {node}, and the endpoint does not carry its nodeName")
+                format!("an address of Node {node}, and the endpoint does not have its nodeName")
             }
             ForbiddenReason::OfBridge(node) => format!(
-                "the first address of the pods of Node {node}, where its bridge is, and the endpoint carries no nodeName"
+                "the first address of the pod network of Node {node}, which is its bridge, and the endpoint has no nodeName"
             ),
             // In a folder no address is barred for that. The API server's name is no secret.
             ForbiddenReason::OfService(it) => {
                 format!("the ClusterIP of {}", it.object().named_for(reader, !it.is_api_server()))
             }
             ForbiddenReason::ReservedPort(node) => {
-                format!("a port of Node {node} that is reserved for itself")
+                format!("a port that is reserved for Node {node} itself")
             }
         }
     }
@@ -268,8 +268,8 @@ pub(crate) fn check_problem(demand: &Demand, wanted: &DemandPort, found: &Member
         false => ("reserved for the Node", "Remove the annotation, or set it to a port of the pods."),
     };
     let message = format!(
-        "members of port {} have addresses of Nodes, where port {port} is {whose}: a connection to the member's own port \
-         checks its health instead",
+        "members of port {} have addresses of Nodes, where port {port} is {whose}: Seaway checks the health of the \
+             member at its own port instead",
         wanted.id()
     );
     let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);

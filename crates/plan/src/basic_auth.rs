@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Kind, ObjectRef, Problem, Reason,
+    About, Kind, ObjectRef, Problem, Reason,
     fact::Service,
     load_balancer::{BasicAuth, Protocol},
 };
@@ -60,7 +60,8 @@ pub(crate) fn problems(
                 "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
             ),
         };
-        let problem = Problem::new(admitted::object(service), Reason::NoSuchSecret, what);
+        let problem = Problem::new(admitted::object(service), Reason::NoSuchSecret, what)
+            .about(About::Missing(secret.clone()));
         problems.push(problem.at(wishes.field_of(BASIC_AUTH)).fix(format!(
             "Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \
              --from-file={USERS}=users.",

@@ -24,7 +24,7 @@ use std::{
 };
 
 use seaway_model::{
-    Kind, Name, ObjectRef, Problem, Reason, Time,
+    About, Kind, Name, ObjectRef, Problem, Reason, Time,
     config::{FrontDoorTls, TlsSecrets},
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern, TlsByName},
@@ -356,9 +356,8 @@ impl Certificates {
     /// Secrets that the configuration names in vain. Files are told by who reads them.
     pub(crate) fn missing(&self, settings: &FrontDoorTls, door: &ObjectRef) -> Vec<Problem> {
         let problem = |object: &ObjectRef, what: &str, field: String| {
-            Problem::new(door.clone(), Reason::NoSuchSecret, format!("{object} has no {what}"))
-                .at(field)
-                .fix("Write the Secret, or name another.")
+            let problem = Problem::new(door.clone(), Reason::NoSuchSecret, format!("{object} has no {what}"));
+            problem.about(About::Missing(object.clone())).at(field).fix("Write the Secret, or name another.")
         };
         let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Entry::is_pair) || self.not_known_yet(it);
         let named = settings.certificates.iter().enumerate();
@@ -389,8 +388,8 @@ impl Certificates {
             let what = format!("there is no {missing} with a certificate");
             let fix = "Write the Secret, of type kubernetes.io/tls, with tls.crt and tls.key. Until then clients that \
                        ask for TLS are refused.";
-            problems
-                .push(Problem::new(object.clone(), Reason::NoSuchSecret, what).at(field.clone()).fix(fix));
+            let problem = Problem::new(object.clone(), Reason::NoSuchSecret, what).at(field.clone());
+            problems.push(problem.about(About::Missing(missing.clone())).fix(fix));
         }
         let uncovered = self.uncovered(named, hosts);
         if !uncovered.is_empty() {

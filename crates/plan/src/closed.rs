@@ -102,7 +102,7 @@ pub(crate) fn unknown_tls_ports(demand: &Demand) -> Option<Problem> {
     let tcp = demand.service.ports.iter().filter(|it| it.protocol == L4::Tcp);
     let has: Vec<String> = tcp.map(|it| format!("{} {}", it.port, it.name).trim_end().to_owned()).collect();
     let problem = Problem::new(demand.owner.object(), Reason::BadAnnotation, message);
-    let fix = format!("Name ports of the Service, or remove the entry. By TCP it has: {}.", has.join(", "));
+    let fix = format!("Name ports of the Service, or remove the entry. Its TCP ports: {}.", has.join(", "));
     Some(problem.at(demand.wishes.field_of(TLS_PORTS)).fix(fix))
 }
 

@@ -29,7 +29,7 @@ const WHICH_CLOUD: &str =
 /// What a Service is told first whose load balancer in a cloud is left as it is.
 pub const RELEASED: &str = "no setting chooses the cloud that has its load balancer";
 /// The same, of one with a class.
-pub const GIVEN_AWAY: &str = "its load balancer in the cloud is left to another controller";
+pub const GIVEN_AWAY: &str = "the load balancer in the cloud is left to another controller";
 
 impl Demand {
     /// Whom a cloud leads to: Nodes, unless pods are asked for by name. They stay, whether or not they have pods.
@@ -304,7 +304,7 @@ impl Demand {
                 false => format!("There are: {}.", there.join(", ")),
             };
             let message = format!(
-                "there is no class {class:?}; nothing is created or changed in the cloud until this is corrected"
+                "cloud.conf has no class {class:?}; nothing is created or changed in the cloud until this is corrected"
             );
             tell(Reason::BadAnnotation, field, message, fix);
         }

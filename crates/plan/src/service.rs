@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
+    About, Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
     config::MemberSource,
     fact::{ServiceKind, ServicePort},
     group::NodeAccess,
@@ -297,6 +297,7 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
         let what =
             format!("{it} has no ca.crt, so no client certificate can be verified: no listener is opened");
         Problem::new(object.clone(), Reason::NoSuchSecret, what)
+            .about(About::Missing(it.clone()))
             .at(wishes.field_of(AUTHORITIES))
             .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
     }));
@@ -313,7 +314,8 @@ pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Vec<Pro
         return certificates.problems_of(&object);
     }
     let what = format!("{object} has no ca.crt, so no TLS connection to a member is trusted");
-    let problem = Problem::new(demand.owner.object(), Reason::NoSuchSecret, what);
+    let problem =
+        Problem::new(demand.owner.object(), Reason::NoSuchSecret, what).about(About::Missing(object));
     let fix = "Create the Secret with the PEM certificates of the members' authority in ca.crt.";
     vec![problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix)]
 }
@@ -442,7 +444,9 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         } else {
             "selectors are not resolved here, and the Service has no EndpointSlice, so it has no member"
         };
-        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slices::slice_to_write(demand)));
+        let none = ObjectRef::new(Kind::EndpointSlice, object.namespace.clone(), "");
+        let problem = problem(Reason::NoEndpoints, whose.into()).about(About::Missing(none));
+        problems.push(problem.fix(slices::slice_to_write(demand)));
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));
     } else if found.portless.len() == found.slices && found.portless.iter().any(|(_, it)| !it.is_empty()) {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use seaway_model::{
-    Name, ObjectRef, Problem, Reason,
+    About, Kind, Name, ObjectRef, Problem, Reason,
     fact::{EndpointPort, Endpoints, TargetPort},
     load_balancer::L4,
 };
@@ -24,11 +24,17 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
     let object = demand.owner.object();
     let problem =
         |reason, message: String| Problem::new(object.clone(), reason, message).at(wanted.field.clone());
+    let about = |slice: &Name, field: Name| {
+        let slice = ObjectRef::new(Kind::EndpointSlice, object.namespace.clone(), slice.clone());
+        About::Field(slice, field)
+    };
+    let annotation = |key: &str| Name::from(format!("metadata.annotations[{key}]"));
     let mut problems = Vec::new();
     for (slice, text) in &found.bad_weights {
         let message =
             format!("EndpointSlice {slice}: {WEIGHT} {text:?} is no whole number from 0 to 1000000");
-        problems.push(problem(Reason::BadAnnotation, message).fix(
+        let problem = problem(Reason::BadAnnotation, message).about(about(slice, annotation(WEIGHT)));
+        problems.push(problem.fix(
             "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \
              says more.",
         ));
@@ -46,7 +52,8 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
     for (slice, key) in &found.unknown_annotations {
         let message =
             format!("EndpointSlice {slice}: the annotation {key} has no effect on an EndpointSlice");
-        problems.push(problem(Reason::BadAnnotation, message).fix(match nearest(key, &[WEIGHT]) {
+        let problem = problem(Reason::BadAnnotation, message).about(about(slice, annotation(key)));
+        problems.push(problem.fix(match nearest(key, &[WEIGHT]) {
             Some(name) => format!("Did you mean {name}?"),
             None => format!("Write it on the Service, or remove it: an EndpointSlice has {WEIGHT} only."),
         }));
@@ -62,7 +69,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             name.as_str(),
             meant.as_str()
         );
-        problems.push(problem(Reason::NoSuchPort, message).fix(fix));
+        problems.push(problem(Reason::NoSuchPort, message).about(about(slice, "ports".into())).fix(fix));
     }
     // A demand may be of one port alone; slices are of the Service.
     let is_first = demand.ports.first().is_some_and(|it| it.field == wanted.field);
@@ -74,7 +81,8 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
     for (slice, ports) in unused {
         let message =
             format!("EndpointSlice {slice} has no port of this Service: its endpoints are not used");
-        problems.push(problem(Reason::NoSuchPort, message).fix(format!(
+        let problem = problem(Reason::NoSuchPort, message).about(about(slice, "ports".into()));
+        problems.push(problem.fix(format!(
             "Slices are joined by the port's name, then by the target port. The Service has {}; this slice has {}.",
             wanted_ports(demand),
             listed(ports)
@@ -166,7 +174,10 @@ pub fn without_service(world: &World) -> Vec<Problem> {
             let problem = Problem::new(object, Reason::NoSuchService, message)
                 .at("metadata.labels[kubernetes.io/service-name]");
             problems.push(match nearest(name, &names) {
-                Some(near) => problem.fix(format!("Did you mean {near}?")),
+                Some(near) => {
+                    let meant = ObjectRef::new(Kind::Service, namespace.clone(), near);
+                    problem.about(About::Meant(meant)).fix(format!("Did you mean {near}?"))
+                }
                 None => problem.fix("Write the Service, or remove the slice."),
             });
         }

@@ -417,7 +417,7 @@ impl ExposedSeries {
                 }
             }
         }
-        let help = "HTTP requests, TCP connections and UDP flows that are with members now";
+        let help = "HTTP requests, TCP connections and UDP flows in flight to members";
         let name = format!("seaway_{kind}_open");
         let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
         for (key, series) in all {

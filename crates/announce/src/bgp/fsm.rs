@@ -137,8 +137,7 @@ impl SessionStateMachine {
             }
             State::Connect { until } if until <= now => {
                 let why = if self.config.has_password {
-                    "the peer does not answer: it drops connections with another TCP MD5 password than its own, \
-                     or it is down"
+                    "the peer does not answer: it is down, or it has another TCP MD5 password"
                 } else {
                     "the peer does not answer: it is down, a firewall drops connections to it, or it expects a \
                      TCP MD5 password"
@@ -217,7 +216,7 @@ impl SessionStateMachine {
         }
     }
 
-    /// Ends it for a reason of our own; it is tried again soon.
+    /// Ends it for a reason of our own; Seaway tries again soon.
     pub(crate) fn reset(
         &mut self,
         now: Moment,
@@ -299,10 +298,14 @@ impl SessionStateMachine {
         let expected = match self.config.remote_as {
             RemoteAs::Number(number) => (number != theirs).then(|| format!("{number} is configured")),
             RemoteAs::Internal => (ours != theirs).then(|| format!("our own, {ours}, is configured")),
-            RemoteAs::External => (ours == theirs).then(|| "an AS other than ours is configured".into()),
+            RemoteAs::External => (ours == theirs).then(|| {
+                "the peer has another AS number than this BGPPeer \
+                 configures"
+                    .into()
+            }),
         };
         let expected =
-            expected.or_else(|| (theirs == 0).then(|| "this is not a valid AS number (RFC 7607)".into()));
+            expected.or_else(|| (theirs == 0).then(|| "the AS number 0 is not valid (RFC 7607)".into()));
         let is_own = open.id == self.id && ours == theirs;
         let wrong = if let Some(expected) = expected {
             Some((Notification::BAD_AS, format!("AS mismatch: the peer is AS {theirs}, and {expected}")))

@@ -293,7 +293,7 @@ impl PeerLink {
             None => None,
             Some(password) => {
                 let known = password.value.as_ref();
-                Some(known.ok_or("the password of the session cannot be read, so no session begins")?)
+                Some(known.ok_or("the password of the session cannot be read, so Seaway starts no session")?)
             }
         };
         let free = refuse_twins(to, source);
@@ -494,5 +494,5 @@ fn refuse_twins(to: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
     let Some(other) = all.iter().find(|it| !own.contains(&it.inode)) else { return Ok(()) };
     let who = Process::owner_of(other.inode);
     let who = who.map_or_else(|| "another program".into(), |it| format!("{} (process {})", it.name, it.pid));
-    Err(format!("{who} of this host already has a session with {}; Seaway begins no second one", to.ip()))
+    Err(format!("{who} of this host already has a session with {}; Seaway starts no second session", to.ip()))
 }

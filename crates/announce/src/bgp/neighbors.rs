@@ -200,7 +200,7 @@ impl NeighborLink {
 }
 
 fn open(name: &Name) -> Result<(Socket, u32), String> {
-    let index = if_nametoindex(&**name).map_err(|_| format!("there is no interface {name}"))?;
+    let index = if_nametoindex(&**name).map_err(|_| format!("this machine has no interface {name}"))?;
     let open = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
         socket.set_nonblocking(true)?;

@@ -209,7 +209,7 @@ impl Session {
         }
         if let Some(prefix) = self.rib.left_out() {
             return Some(format!(
-                "{prefix} and routes like it are not announced: they have more communities than a message has room for"
+                "{prefix} and similar routes are not announced: they have more communities than fit into one BGP message"
             ));
         }
         let (family, lacks_next_hop) = self.rib.unsaid()?;

@@ -185,9 +185,12 @@ fn refusal(error: &io::Error, to: SocketAddr) -> String {
         io::ErrorKind::ConnectionRefused => {
             format!("connection refused: nothing listens on TCP port {} of {}", to.port(), to.ip())
         }
-        io::ErrorKind::NetworkUnreachable => format!("there is no route to {}", to.ip()),
+        io::ErrorKind::NetworkUnreachable => format!("this machine has no route to {}", to.ip()),
         io::ErrorKind::HostUnreachable => {
-            format!("{} is unreachable: nothing answers there, or it is further away than one hop", to.ip())
+            format!(
+                "{} is unreachable: nothing answers at that address, or it is more than one hop away",
+                to.ip()
+            )
         }
         _ => format!("connecting to {to} failed: {error}"),
     }

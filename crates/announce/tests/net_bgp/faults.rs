@@ -99,7 +99,7 @@ fn beside_another_program_with_a_session_none_is_begun() {
     let ours = cable.start(vec![session("tor")]);
     ours.until_it_says(
         "tor",
-        "of this host already has a session with 10.79.0.1; Seaway begins no second one",
+        "of this host already has a session with 10.79.0.1; Seaway starts no second session",
     );
     ours.until_it_says("tor", "bird (process ");
     assert_eq!(line(&router.says(&["show", "protocols", "host"])), before, "it goes on as it was");

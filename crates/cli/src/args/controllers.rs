@@ -56,7 +56,10 @@ impl FromStr for Controllers {
             let found = NAMES.iter().find(|(short, long, _)| name == *short || name == *long);
             let Some((.., which)) = found else {
                 let known: Vec<&str> = NAMES.iter().map(|it| it.0).collect();
-                return Err(format!("there is no controller {name:?}; there are {}", known.join(", ")));
+                return Err(format!(
+                    "no controller is called {name:?}; the controllers are {}",
+                    known.join(", ")
+                ));
             };
             said.push((*which, on));
         }

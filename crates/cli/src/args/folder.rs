@@ -60,9 +60,8 @@ impl CommonArgs {
         self.apply(&mut settings);
         let missing = self.addresses.iter().filter(|ip| is_missing(**ip));
         problems.extend(missing.map(|ip| {
-            let message = format!(
-                "no interface of this machine has {ip}, so clients do not reach what is served there"
-            );
+            let message =
+                format!("no interface of this machine has {ip}, so clients do not reach Services there");
             Problem::new(ObjectRef::new(Kind::Config, "", "--address"), Reason::AddressMissing, message)
                 .fix(format!("Put {ip} on an interface (ip address add), or correct --address."))
         }));

@@ -31,10 +31,9 @@ impl MissingAddresses {
 fn report(missing: &[IpAddr]) -> Change {
     let object = ObjectRef::new(Kind::Config, "", "host.addresses");
     let problem = |ip: &IpAddr| {
-        let message =
-            format!("no interface of this machine has {ip}: clients do not reach what is served there");
+        let message = format!("no interface of this machine has {ip}: clients do not reach Services there");
         Problem::new(object.clone(), Reason::AddressMissing, message).fix(format!(
-            "Put {ip} on an interface (ip address add), and clients reach it at once; or correct host.addresses in \
+            "Put {ip} on an interface (ip address add): clients then reach it without a restart; or correct host.addresses in \
              seaway.yaml and restart Seaway."
         ))
     };

@@ -87,7 +87,7 @@ impl Report {
         let unread: Vec<DirectiveLocation> =
             self.known.keys().filter(|it| !self.entries.contains_key(it)).cloned().collect();
         for place in unread {
-            self.left_out(&place, "this directive is not read in this place");
+            self.left_out(&place, "Seaway does not read this directive in this block");
         }
         // What is said of it says that it was read.
         for entries in self.entries.values_mut().filter(|it| it.len() > 1) {
@@ -112,7 +112,10 @@ impl Report {
     pub(super) fn lines(&self, quiet: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let mut sections = vec![
-            ("Protects, and is not translated; what it protects is closed:", Verdict::Closed),
+            (
+                "These lines protect something and are not translated; what they protect is closed:",
+                Verdict::Closed,
+            ),
             ("Not translated:", Verdict::LeftOut),
         ];
         if !quiet {

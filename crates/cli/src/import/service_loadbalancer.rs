@@ -37,7 +37,7 @@ struct ServiceLoadbalancerFlags {
     notes: Vec<(String, &'static str)>,
 }
 
-const CLUSTER: &str = "there is no cluster to be asked: Services are read from a folder, seaway run DIR";
+const CLUSTER: &str = "Seaway asks no cluster here: it reads Services from a folder, seaway run DIR";
 const LOGGING: &str = "logs go to standard error; see `log` for their level and format";
 
 /// Flags that take no value of their own unless it is joined by `=`.
@@ -172,9 +172,11 @@ impl ServiceLoadbalancerFlags {
                     self.algorithm(value.as_str().unwrap_or_default(), &whence);
                 }
                 "algorithm" | "name" => {}
-                "reloadCmd" => self.notes.push((whence, "nothing is reloaded: a change is served at once")),
+                "reloadCmd" => {
+                    self.notes.push((whence, "Seaway needs no reload: a changed file takes effect at once"))
+                }
                 "config" | "template" => {
-                    self.notes.push((whence, "there is no template: what is served is in the Service"));
+                    self.notes.push((whence, "Seaway has no template: the Service says what is served"));
                 }
                 _ => self.notes.push((whence, "not known")),
             }

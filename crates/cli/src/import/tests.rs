@@ -114,7 +114,7 @@ fn nothing_is_overwritten() {
     let again = folder.write(&at.path().join("web")).expect_err("it is there already");
     assert!(again.to_string().contains("is not overwritten; nothing is written"), "{again}");
     let other = folder.write(&at.path().join("other")).expect_err("seaway.yaml is there already");
-    assert!(other.to_string().contains("seaway.yaml is there already") && !at.path().join("other").exists());
+    assert!(other.to_string().contains("seaway.yaml exists already") && !at.path().join("other").exists());
     assert_eq!(fs::read_to_string(at.path().join("seaway.yaml")).expect("it is there"), before);
 }
 
@@ -143,7 +143,7 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         ("nginx", "a 'b", "file:1: a quote that does not end"),
         ("nginx", deep.as_str(), "nested deeper than 32 levels"),
         ("haproxy", "bind :80", "file:1: bind: a section such as"),
-        ("haproxy", "global\n.if 1", "file:2: .if: conditions of the preprocessor are not read"),
+        ("haproxy", "global\n.if 1", "file:2: .if: conditions of the preprocessor (.if) are not read"),
         ("haproxy", "global\n a 'b", "file:2: a quote that does not end"),
         ("ingress", "a: [", "file"),
     ] {

@@ -70,7 +70,7 @@ impl Folder {
             named.chain(self.config.iter().map(|text| (config.clone(), text))).collect();
         if let Some((taken, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
             bail!(
-                "{} is there already, and is not overwritten; nothing is written: name another folder, in a folder of its own",
+                "{} exists already and is not overwritten; nothing is written: name a folder that does not exist yet",
                 taken.display()
             );
         }

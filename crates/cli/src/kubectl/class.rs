@@ -22,7 +22,7 @@ use seaway_model::{
 use seaway_plan::{GIVEN_AWAY, annotations::GIVE_AWAY};
 use tokio::time::sleep;
 
-use super::{at_length, differs, release::CloudInventory};
+use super::{BIND, at_length, differs, release::CloudInventory};
 use crate::{member::cloud::CLASS, openstack};
 
 /// A controller that leads hears of it by its watch.
@@ -51,10 +51,11 @@ pub(super) fn release_warnings(service: &Service) -> Vec<String> {
              and the cloud provider's controller serves no Service with a class"
         ),
         format!(
-            "{GIVE_AWAY}=true is written, Seaway's tags are taken off its load balancer, listeners and floating IP, and its finalizer \
-             seaway.dev/load-balancer-cleanup is taken away"
+            "{GIVE_AWAY}=true is written, Seaway's tags are removed from its load balancer, listeners and floating IP, \
+                 and its finalizer seaway.dev/load-balancer-cleanup is removed"
         ),
-        "nothing is deleted, by this or when the Service is deleted: its load balancer, floating IP and listeners stay as they are"
+        "neither this command nor a deletion of the Service deletes anything in the cloud: its load balancer, floating \
+             IP and listeners stay as they are"
             .to_owned(),
         "from then on Seaway does not update the load balancer: changes of ports and Nodes have no effect \
          until another controller applies them".to_owned(),
@@ -92,15 +93,15 @@ async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
     let since = Instant::now();
     loop {
         let now = cluster.inspect(Some(&service.meta.namespace)).await;
-        let now = now.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+        let now = now.map_err(|it| anyhow!("{}", at_length(&it.0, BIND)))?;
         let leader = now.leader.filter(|(_, it)| *it == HostLiveness::Alive);
         let Some((leader, _)) = leader.filter(|_| !is_left_alone(&now.services, service)) else {
             return Ok(());
         };
         if since.elapsed() > PATIENCE {
             bail!(
-                "the leader {leader} has not reported yet that it leaves this Service alone (Problem \
-                 Released). Only the annotation {GIVE_AWAY} is written. Run this again, or stop that \
+                "the leader {leader} has not reported yet that it no longer changes this Service (Problem Released). \
+                     Only the annotation {GIVE_AWAY} is written. Run this again, or stop that \
                  controller first"
             );
         }

@@ -93,7 +93,7 @@ fn said(glance: &ClusterView, key: &ServiceKey) -> String {
         let is = match status {
             ConditionStatus::True => "announced",
             ConditionStatus::False => "not announced",
-            ConditionStatus::Unknown => "not known whether it is announced",
+            ConditionStatus::Unknown => "unknown whether the address is announced",
         };
         let _ = writeln!(text, "Announced: {is}, {reason}: {message}");
     }
@@ -139,8 +139,7 @@ fn how(host: &HostInspection, pulse: HostLiveness, overview: &Overview, serves: 
         None if serves => "serves it".to_owned(),
         None if host.unlisted > 0 => {
             format!(
-                "not known whether it serves this: its report leaves out {} of the addresses that it \
-                     does not serve",
+                "unknown whether the host serves this: its report leaves out {} of the addresses that it does not serve",
                 host.unlisted
             )
         }

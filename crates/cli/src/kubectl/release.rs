@@ -9,7 +9,7 @@ use seaway_model::{Change, Fact, fact::FinalizerOwner, fact::Service};
 use seaway_openstack::Cloud;
 use seaway_plan::{RELEASED, ServiceKey};
 
-use super::{at_length, class, connect, differs, explain};
+use super::{BIND, at_length, class, connect, differs, explain};
 use crate::{args::kubectl::Release, openstack, output};
 
 /// What the cloud has of this cluster.
@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             Some(explain::key(&arguments.what, arguments.namespace.as_deref(), default)?)
         }
     };
-    let sight = cluster.inspect(None).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+    let sight = cluster.inspect(None).await.map_err(|it| anyhow!("{}", at_length(&it.0, BIND)))?;
     let services = sight.changes.iter().filter_map(|change| match change {
         Change::Put(Fact::Service(it)) => Some(it),
         _ => None,
@@ -64,7 +64,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
     for service in &services {
         let name = format!("{}/{}", service.meta.namespace, service.meta.name);
         if !arguments.yes {
-            output::line(&format!("{name}: its finalizer would be taken away"));
+            output::line(&format!("{name}: Seaway would remove the finalizer"));
             let lines = differs::differences(service, there.as_deref());
             lines.iter().for_each(|it| output::line(&format!("    {it}")));
             continue;
@@ -157,7 +157,7 @@ fn is_released(sights: &[ServiceInspection], service: &Service) -> bool {
 
 /// Whoever is served by the cloud would be held again at once.
 fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceInspection]) -> Result<()> {
-    let Some(service) = service else { bail!("there is no Service {}/{}", key.namespace, key.name) };
+    let Some(service) = service else { bail!("Service {}/{} does not exist", key.namespace, key.name) };
     if class::is_ours_by_class(service) {
         return Ok(());
     }

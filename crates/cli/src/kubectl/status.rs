@@ -153,7 +153,7 @@ fn surroundings(glance: &ClusterView, services: &[Row]) -> String {
     text.push_str(&match &glance.sight.leader {
         Some((who, HostLiveness::Alive)) => format!("Leader: {who}\n"),
         Some((who, pulse)) => format!("No leader now; the last was {who}: {}\n", alive(*pulse)),
-        None => "No controller leads: check that its pods run (`seaway controller`).\n".to_owned(),
+        None => "No controller is the leader: check that its pods run (`seaway controller`).\n".to_owned(),
     });
     if !glance.sight.orphans.is_empty() {
         text.push_str(
@@ -248,8 +248,8 @@ fn problems(glance: &ClusterView, services: &[Row]) -> Vec<String> {
         if host.unlisted > 0 {
             let (count, applied) = (host.unlisted, host.report.applied);
             all.push(format!(
-                "host {name}: the report of this host is full and leaves out {count} addresses that it \
-                 does not serve or still holds; Seaway considers these, and every Address newer than \
+                "host {name}: the report of this host is full and leaves out {count} addresses that the host does not \
+                     serve or still holds; Seaway considers these, and every Address newer than \
                  version {applied}, not served by this host"
             ));
         }

@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::Result;
 use seaway_admin::server::PORT;
-use seaway_model::{Kind, L4, ObjectRef, Problem, Reason, load_balancer::Bind};
-use seaway_plan::{Overview, World};
+use seaway_model::{About, Kind, L4, ObjectRef, Problem, Reason, load_balancer::Bind};
+use seaway_plan::{Overview, World, annotations::BACKENDS};
 
 use super::{PlannedFolder, PreviousState, STANDARD_INPUT};
 use crate::{
@@ -105,7 +105,7 @@ pub(super) fn at_status_page(world: &World, settings: &Settings) -> Vec<Problem>
                 && ips.iter().any(|ip| page.ip().is_unspecified() || *ip == page.ip())
         };
         let page = pages.iter().find(is_taken)?;
-        let message = format!("{page} is where the status page listens, so this port is not served there");
+        let message = format!("{page} is the address of the status page, so this port is not served there");
         let problem =
             Problem::new(overview.status.owner.object(), Reason::PortInUse, message).at("spec.ports");
         Some(problem.fix("Choose another port, or move the status page: admin.listen in seaway.yaml."))
@@ -136,11 +136,12 @@ fn cause(problem: &Problem, all: &[Problem]) -> Option<String> {
     };
     let mut others = all.iter().filter(is_other);
     match problem.reason {
-        Reason::NoEndpoints if problem.message.contains("has no EndpointSlice") => {
+        Reason::NoEndpoints if matches!(&problem.about, Some(About::Missing(it)) if it.kind == Kind::EndpointSlice) =>
+        {
             let names_backends = |it: &Problem| {
                 it.object == problem.object
                     && (it.field.contains("backend")
-                        || it.fix.contains("seaway.dev/backends")
+                        || matches!(&it.about, Some(About::MeantAnnotation(it)) if it.as_str() == BACKENDS)
                         || it.field.ends_with("annotations"))
             };
             // Slices of others are broken for others: those count that are called as this Service, or nearly name it.
@@ -149,15 +150,14 @@ fn cause(problem: &Problem, all: &[Problem]) -> Option<String> {
                 let rest = it.object.name.strip_prefix(service.as_str());
                 matches!(it.object.kind, Kind::EndpointSlice | Kind::Endpoints)
                     && (rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-                        || it.fix == format!("Did you mean {service}?"))
+                        || it.about == Some(About::Meant(problem.object.clone())))
             };
             let found = others.find(|it| names_backends(it) || is_slice(it))?;
             Some(if is_slice(found) { found.object.to_string() } else { found.field.to_string() })
         }
         Reason::NoSuchSecret => {
             let named = |it: &&Problem| {
-                it.object.kind == Kind::Secret
-                    && problem.message.contains(&format!("{}/{}", it.object.namespace, it.object.name))
+                it.object.kind == Kind::Secret && problem.about == Some(About::Missing(it.object.clone()))
             };
             others.find(named).map(|it| it.object.to_string())
         }
@@ -250,6 +250,40 @@ mod tests {
         let nothing = parse("", Path::new("")).expect("is well written");
         let look = Look::at_text(AT_FRONT_DOOR.as_bytes(), &nothing, Before::default()).expect("is read");
         assert_eq!(wider_front_door(&look.world, &nothing), None);
+    }
+
+    #[test]
+    fn what_follows_from_another_mistake_is_known_by_types_and_not_by_words() {
+        let object = |kind, name| ObjectRef::new(kind, "default", name);
+        let problem = |object: &ObjectRef, reason| Problem::new(object.clone(), reason, "in other words");
+        let (web, slice) = (object(Kind::Service, "web"), object(Kind::EndpointSlice, "wbe-1"));
+        let secret = object(Kind::Secret, "web-tls");
+        let no_slice = || {
+            let none = object(Kind::EndpointSlice, "");
+            problem(&web, Reason::NoEndpoints).at("spec.ports[0]").about(About::Missing(none))
+        };
+        let key = "metadata.annotations[seaway.dev/bakends]";
+        let misspelt = || problem(&web, Reason::BadAnnotation).at(key);
+        let backends = || About::MeantAnnotation(BACKENDS.into());
+        let lost = || problem(&slice, Reason::NoSuchService);
+        let unsigned = || problem(&web, Reason::NoSuchSecret);
+        for (follows, other, expected) in [
+            (no_slice(), misspelt().about(backends()), Some(key)),
+            (no_slice(), misspelt(), None),
+            (no_slice(), lost().about(About::Meant(web.clone())), Some("EndpointSlice default/wbe-1")),
+            (no_slice(), lost(), None),
+            (no_slice(), lost().about(About::Meant(object(Kind::Service, "other"))), None),
+            (problem(&web, Reason::NoEndpoints), misspelt().about(backends()), None),
+            (
+                unsigned().about(About::Missing(secret.clone())),
+                problem(&secret, Reason::Invalid),
+                Some("Secret default/web-tls"),
+            ),
+            (unsigned(), problem(&secret, Reason::Invalid), None),
+        ] {
+            let all = [follows.clone(), other];
+            assert_eq!(cause(&follows, &all).as_deref(), expected, "{all:?}");
+        }
     }
 
     #[test]

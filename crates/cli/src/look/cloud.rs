@@ -92,7 +92,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let cluster =
         Cluster::connect(ClusterAccess { credentials, metallb, ..ClusterAccess::default() }).await?;
     let sight = cluster.inspect(None).await.map_err(|it| anyhow!(it.0.line()))?;
-    for unseen in &sight.unseen {
+    for unseen in sight.unseen_leases.iter().chain(&sight.unseen) {
         output::error(&format!("warning: {}", unseen.line()));
     }
     let placement = cloud::placement();

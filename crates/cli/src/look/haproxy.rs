@@ -153,7 +153,7 @@ spec: {addresses: [192.0.2.0/24]}
         }
         let problems: Vec<String> = printed.problems.iter().map(ToString::to_string).collect();
         assert!(
-            problems.iter().any(|it| it.contains("shop.yaml:") && it.contains("HAProxy serves no UDP")),
+            problems.iter().any(|it| it.contains("shop.yaml:") && it.contains("HAProxy does not serve UDP")),
             "{problems:?}"
         );
         for line in key.lines().filter(|it| !it.starts_with('-')) {

@@ -83,7 +83,7 @@ impl Me {
             }
             // Nobody's wish is left to heed. One that may not be read is another matter: it stands.
             Change::Gone(FactRef::Host(host)) if *host == self.host => {
-                warn!(%host, "LoadBalancerHost deleted; it is written again");
+                warn!(%host, "LoadBalancerHost deleted; Seaway writes it again");
                 self.reports.rewrite();
                 self.wish(false)
             }

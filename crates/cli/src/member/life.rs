@@ -164,7 +164,8 @@ impl Member {
             info!("the other process of this host continues to serve: {why:#}");
         } else {
             error!(
-                "the take-over failed, and the other process of this host continues to serve: {why:#}; exiting so that the supervisor restarts this one"
+                "the handover failed, and the other process of this host continues to serve: {why:#}; exiting so that \
+                     the supervisor restarts this one"
             );
         }
         drop(self.watching);

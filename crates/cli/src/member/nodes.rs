@@ -145,7 +145,7 @@ pub(super) fn start(
     let regional = arguments.regional_provider_ids;
     let (tell, followed) = watch::channel(wanted(settings, regional));
     let (tell_routes, followed_routes) = watch::channel(wanted_routes(settings));
-    info!(%controllers, "Nodes follow the cloud");
+    info!(%controllers, "starting the cloud node controllers");
     if controllers.follows_nodes() {
         let limit = Arc::new(RecordStore::of_nodes(cluster.clone(), deletes.clone()));
         let (store, fences) =

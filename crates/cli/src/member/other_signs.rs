@@ -45,7 +45,8 @@ async fn watch(cluster: Cluster, changes: mpsc::Sender<Change>) {
                 debug!(%error, "whether another controller serves Services is not known");
                 failed += 1;
                 if failed == TRIES && said.is_none() {
-                    warn!(%error, "cannot find out whether a cloud controller manager runs; only what it writes is noticed");
+                    warn!(%error, "cannot find out whether a cloud controller manager runs; Seaway notices only what it \
+                         writes");
                 }
                 // What was known before is not unknown now.
                 (failed >= TRIES && said.is_none()).then(OtherControllerSigns::default)

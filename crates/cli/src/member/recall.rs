@@ -70,7 +70,8 @@ impl Recall {
     pub(super) async fn of(cluster: &Cluster, host: &Name, place: Option<PathBuf>) -> Recall {
         let Some(path) = place.or_else(|| StateCache::default_path(host)) else {
             info!(
-                "no snapshot is kept: there is no folder in memory for it; name a file with --snapshot FILE"
+                "no snapshot is kept: this machine has no folder in memory (such as /run) for it; name a file with \
+                     --snapshot FILE"
             );
             let counts = cluster.counts().clone();
             return Recall { snapshot: None, recalled: None, own: None, counts };

@@ -81,7 +81,9 @@ async fn follow(
         let question = |world: &seaway_plan::World| {
             let orphans: BTreeSet<Unit> = world.orphans().cloned().collect();
             let limited: BTreeMap<(Owner, String), bool> = (world.held_by_limit())
-                .map(|(owner, problem)| ((owner.clone(), kept(problem)), world.status(owner).is_some()))
+                .map(|(owner, problem)| {
+                    ((owner.clone(), problem.message.clone()), world.status(owner).is_some())
+                })
                 .collect();
             (world.deletions(), orphans, limited, world.released(), world.adoption())
         };
@@ -94,18 +96,16 @@ async fn follow(
         }
         adopting.clone_from(&adoption);
         // What has a status has an event with it.
-        for ((owner, what), _) in
+        for ((owner, why), _) in
             limited.iter().filter(|(it, has_status)| !**has_status && !waiting.contains(*it))
         {
-            announce_limit(herald, owner, what);
+            announce_limit(herald, owner, why);
         }
         let limited: BTreeSet<(Owner, String)> = limited.into_keys().collect();
         for unit in orphans.difference(&announced) {
             announce(herald, unit);
         }
-        let held = limited
-            .iter()
-            .map(|(of, what)| format!("{what} of {of} is to be deleted, but the deletion limit is reached"));
+        let held = limited.iter().map(|(of, why)| format!("{of}: {why}"));
         let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::MAX_LINES).collect();
         (announced, waiting) = (orphans, limited);
         let released = named(released);
@@ -157,17 +157,10 @@ fn announce(herald: &EventRecorder, unit: &Unit) {
     }
 }
 
-/// `load balancer` of "its load balancer is not deleted now: …".
-fn kept(problem: &Problem) -> String {
-    let what = problem.message.split(" is not deleted").next().unwrap_or_default();
-    what.strip_prefix("its ").unwrap_or(what).to_owned()
-}
-
-fn announce_limit(herald: &EventRecorder, owner: &Owner, what: &str) {
+fn announce_limit(herald: &EventRecorder, owner: &Owner, why: &str) {
     if let Owner::Object { object, uid } = owner {
         let text = format!(
-            "The deletion limit stops a deletion in the cloud: {what}. Within the last hour, Seaway deleted \
-             as many objects that no Service asked to delete as the limit allows. The annotation \
+            "The deletion limit stops a deletion in the cloud: {why}. The annotation \
              seaway.dev/approved-deletions at the ConfigMap seaway-deletions approves this deletion."
         );
         herald.record(object, uid, true, Reason::DeletionLimit.as_str(), text);

@@ -25,7 +25,7 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
     };
     let asked = ask_cluster(&which).await?;
     if asked.uid == from {
-        bail!("{from} is the UID of this cluster: its load balancers are its own already");
+        bail!("{from} is the UID of this cluster: its load balancers belong to it already");
     }
     let cloud = connect(&arguments.which).await?;
     let all = retags(&cloud, &from, &asked.uid, &asked.balanced).await?;
@@ -57,12 +57,13 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
     }
     if let Some(why) = &asked.unsure {
         bail!(
-            "cannot find out whether a controller is running that would create others for these Services: {why}"
+            "cannot find out whether a controller is running that would create other load balancers for these Services: {why}"
         );
     }
     if let Some(leader) = &asked.leader {
         bail!(
-            "{leader} is the leader in this cluster, and would create others for these Services: stop seaway controller first \
+            "{leader} is the leader in this cluster, and would create other load balancers for these Services: stop \
+                 seaway controller first \
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }

@@ -123,7 +123,10 @@ fn provider(it: &ProviderInfo) -> Vec<String> {
     let words = |all: &[Ability]| all.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
     let mut lines = vec![row("provider", &format!("{}: {}", it.name, it.description))];
     if !it.can.known {
-        lines.push(row("", "Seaway has no list of its features; the cloud refuses what it cannot do"));
+        lines.push(row(
+            "",
+            "Seaway does not know the features of this provider; Octavia refuses what it does not support",
+        ));
         return lines;
     }
     lines.push(row("", &format!("can: {}", words(&it.can.can))));

@@ -82,7 +82,7 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
         };
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
     }
-    refuse_while_led(&asked, arguments.yes && !goes.is_empty(), "make again what is removed")?;
+    refuse_while_led(&asked, arguments.yes && !goes.is_empty(), "create the removed objects again")?;
     let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
     finish(&cloud, how, &goes, arguments.yes, "--yes").await
 }
@@ -121,7 +121,7 @@ fn tell_released(stays: &[Belonging]) {
     output::error(&format!(
         "{} objects are released: their Services exist, but no setting chooses the cloud for them. Seaway \
          leaves these objects as they are, and gc removes none of them. To have them served \
-         again, set defaultDriver: octavia; to give them up: kubectl seaway release",
+         again, set defaultDriver: octavia; to give them to another controller: kubectl seaway release",
         stays.len()
     ));
 }
@@ -191,7 +191,7 @@ pub(super) async fn ask_cluster(which: &ClusterSelector) -> Result<ClusterFacts>
         return Ok(ClusterFacts { uid, services, balanced, released, used, leader: None, unsure: None });
     }
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
-    let why = |why: String| anyhow!("the cluster cannot be asked: {why}");
+    let why = |why: String| anyhow!("the API server of the cluster cannot be reached: {why}");
     let namespace = Some(which.system_namespace.as_str().into());
     let cluster = Cluster::connect(ClusterAccess { credentials, namespace, ..ClusterAccess::default() });
     let cluster = cluster.await.map_err(|it| why(it.to_string()))?;
@@ -220,7 +220,7 @@ pub(super) async fn ask_cluster(which: &ClusterSelector) -> Result<ClusterFacts>
         _ => None,
     });
     let used = used.flatten().collect();
-    let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
+    let unsure = sight.unseen_leases.as_ref().map(Problem::line);
     let leader =
         sight.leader.filter(|(_, pulse)| *pulse == HostLiveness::Alive).map(|(who, _)| who.to_string());
     Ok(ClusterFacts {

@@ -37,8 +37,8 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
     }
     if !stays.is_empty() {
         output::error(
-            "Traffic that only Seaway's group allows would be cut off. The other controller makes groups \
-             of its own with manage-security-groups=true; without that, allow the traffic to Nodes in \
+            "Traffic that only Seaway's group allows would be cut off. The other controller creates its own groups with \
+                 manage-security-groups=true; without that, allow the traffic to Nodes in \
              another way first",
         );
     }
@@ -49,7 +49,7 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
         );
         return Ok(ExitCode::from(u8::from(!stays.is_empty())));
     }
-    refuse_while_led(&asked, !may.is_empty(), "make it again, or still needs it")?;
+    refuse_while_led(&asked, !may.is_empty(), "create the group again, or still needs it")?;
     let mut failed = !stays.is_empty();
     for group in may {
         match release(&cloud, group, used).await? {

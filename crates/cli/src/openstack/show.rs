@@ -33,7 +33,7 @@ pub(super) async fn show(arguments: &OpenStackShow) -> Result<ExitCode> {
         output::error(&format!("not shown: {error}"));
     }
     if forest.load_balancers.is_empty() {
-        output::error("there is no such load balancer");
+        output::error("this load balancer does not exist");
         return Ok(if arguments.load_balancer.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
     Ok(if forest.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

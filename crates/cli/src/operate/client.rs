@@ -58,7 +58,7 @@ impl ControlClient {
             .read_line(&mut answer)
             .context("the running process does not answer")?;
         let reply: Reply = serde_json::from_str(&answer)
-            .context("the answer of the running process is not understood; is it of another version?")?;
+            .context("the response of the running process cannot be read: it may have another version")?;
         match reply.error {
             Some(why) => bail!("{why}"),
             None => Ok(reply),

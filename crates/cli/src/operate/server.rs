@@ -106,7 +106,9 @@ async fn answer(mut stream: UnixStream, reach: Arc<ControlContext>) {
                     Err(_) => Err(format!("the process did not answer within {} s", TO_ANSWER.as_secs())),
                 }
             }
-            Err(error) => Err(format!("the request is not understood: {error}; is it from another version?")),
+            Err(error) => {
+                Err(format!("the request cannot be read: {error}; the client may have another version"))
+            }
         },
         // Who says nothing is answered nothing.
         _ => return,

@@ -55,7 +55,7 @@ fn text(view: &View, weights: &MemberWeights) -> String {
     };
     if !weights.0.is_empty() {
         text.push_str(
-            "\nset at run time, instead of the weights of the manifests (to take it back: seaway reset):\n",
+            "\nset at run time, instead of the weights of the manifests (to undo: seaway reset):\n",
         );
         for set in &weights.0 {
             let weight = match set.weight {

@@ -52,7 +52,7 @@ impl Weights {
         };
         for set in &weights.0 {
             info!(
-                "the weight of {} is {}, as an operator set it (to take it back: seaway reset)",
+                "the weight of {} is {}, as an operator set it (to undo: seaway reset)",
                 set.of, set.weight
             );
         }
@@ -87,10 +87,8 @@ impl Weights {
         let members = pools.addresses(&of);
         let shown = of.service.as_ref().map(|(namespace, name)| format!("{namespace}/{name}"));
         let line = match weight {
-            0 => format!(
-                "{of}: no new clients; those that are connected continue (to take it back: seaway reset)"
-            ),
-            weight => format!("{of}: weight {weight} (to take it back: seaway reset)"),
+            0 => format!("{of}: no new clients; existing connections continue (to undo: seaway reset)"),
+            weight => format!("{of}: weight {weight} (to undo: seaway reset)"),
         };
         let set = WeightOverride { of, weight, since: now() };
         let weights = self.change(|all| {

@@ -31,7 +31,8 @@ pub(super) async fn serve(
     let mut taken = None;
     if arguments.take_over && process.settings.data_plane != DataPlane::Native {
         bail!(
-            "--take-over passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: stop the running process first"
+            "--take-over passes sockets of Seaway, but with dataPlane.driver: haproxy HAProxy has them: stop the \
+                 running process first"
         )
     }
     let haproxy = process.settings.data_plane.start_haproxy(&process.settings.host);
@@ -40,7 +41,7 @@ pub(super) async fn serve(
         let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
         info!(
             listeners = sockets.listening().count(),
-            "take-over: the running process passes its sockets to this one"
+            "handover: the running process passes its sockets to this one"
         );
         proxy.adopt(&mut sockets);
         taken = Some(sockets);
@@ -271,7 +272,7 @@ impl ServingProcess {
     /// Not ready yet: the predecessor goes on, and serves by the addresses that are on this host. What was accepted
     /// here may finish.
     async fn step_back(&mut self, control: Control) -> Result<ExitCode> {
-        info!("stopping before the take-over is complete: the previous process continues to serve");
+        info!("stopping before the handover is complete: the previous process continues to serve");
         // Its locks and ports are free before the predecessor wants them back.
         control.finish_planning().await.close().await;
         self.taken = None;

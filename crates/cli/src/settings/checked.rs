@@ -37,7 +37,7 @@ pub(crate) fn read_checked(file: &Path) -> (Settings, Vec<Problem>) {
         }
     };
     if let [_, second, ..] = roots.as_slice() {
-        let message = "a configuration must be one YAML document, and here a second one begins".to_owned();
+        let message = "a configuration must be one YAML document, but a second one begins here".to_owned();
         let fault = ValidationError { field: String::new(), at: second.at, message };
         return (Settings::default(), vec![of_fault(&fault)]);
     }

@@ -29,7 +29,7 @@ pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<Dns> {
              same zones, such as prod",
         ),
         Some(text) if !is_dns_name(text) => {
-            owner.invalid(text, "must have letters, digits, dots and hyphens alone, such as prod");
+            owner.invalid(text, "may contain only letters, digits, dots and hyphens, such as prod");
         }
         Some(_) => {}
     }

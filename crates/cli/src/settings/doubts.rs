@@ -75,7 +75,7 @@ fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
     let all = keys.into_iter().flat_map(|(key, ips)| ips.iter().map(move |ip| (key, *ip)));
     all.filter(|(_, ip)| is_missing(*ip)).map(|(key, ip)| {
         format!(
-            "{key}: no interface of this machine has {ip}, so clients do not reach what is served there. Put it on \
+            "{key}: no interface of this machine has {ip}, so clients do not reach Services there. Put it on \
              an interface (ip address add), or correct {key}."
         )
     })

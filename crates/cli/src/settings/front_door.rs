@@ -101,7 +101,7 @@ fn entrances(
         let name = named.name().filter(|it| {
             let is_name = !it.is_empty() && it.len() <= 63 && it.bytes().all(plain);
             if !is_name || *it == MAIN || door.entrances.contains_key(*it) {
-                let told = "must be a name of its own, of small letters, digits and -, and not main";
+                let told = "must be a unique name of lower-case letters, digits and -, and not main";
                 named.invalid(*it, told);
                 return false;
             }

@@ -206,7 +206,7 @@ fn pods_of_a_host_that_are_replaced_refuse_and_reset_nobody_and_three_generation
     says(&scene, &second, "retired");
     for (pod, before) in [(&first, None), (&second, Some(&first)), (&third, Some(&second))] {
         let log = log(&scene, pod);
-        assert_eq!(log.contains("take-over done"), before.is_some(), "{pod} after {before:?}: {log}");
+        assert_eq!(log.contains("handover done"), before.is_some(), "{pod} after {before:?}: {log}");
         assert!(!log.contains("address removed from lo"), "{pod}: {log}");
         assert!(before.is_none() || !log.contains("address added to lo"), "it finds the addresses: {log}");
         assert_eq!(log.contains("retired"), pod != &third, "{pod}: {log}");
@@ -233,7 +233,7 @@ fn a_pod_of_a_host_that_is_deleted_hands_over_to_the_one_that_replaces_it() {
     let second = serving(&scene, &[&first]);
     clients.are_served();
     let log = log(&scene, &second);
-    assert!(log.contains("take-over done") && !log.contains("address added to lo"), "{log}");
+    assert!(log.contains("handover done") && !log.contains("address added to lo"), "{log}");
     until_within(LONG, "the first one is gone", || pods(&scene).len() == 1);
     clients.flows_are_served();
     load.goes_on(200);
@@ -297,5 +297,5 @@ fn the_first_pod_with_a_folder_serves_beside_the_one_without_and_keeps_its_addre
     // And from then on there is a lock.
     roll(&scene);
     let third = serving(&scene, &[&second]);
-    says(&scene, &third, "take-over done");
+    says(&scene, &third, "handover done");
 }

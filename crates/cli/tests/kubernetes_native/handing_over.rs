@@ -172,7 +172,7 @@ fn a_process_that_knows_less_or_dies_on_the_way_leaves_the_host_to_the_one_that_
     load.goes_on(200);
     let ready = scene.nodes[0].namespace().curl(&format!("{}ready", scene.page("a#2")));
     assert!(ready.as_ref().is_err_and(|it| it.contains("503")), "it is not ready: {ready:?}");
-    assert!(!scene.log("a").contains("a successor has connected"), "it asks for nothing");
+    assert!(!scene.log("a").contains("a new process has connected"), "it asks for nothing");
     scene.terminate("a#2");
     let (is_well, log) = scene.ended("a#2");
     let changes = ["added to lo", "removed from lo", "listener opened"];

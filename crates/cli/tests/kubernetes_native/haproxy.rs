@@ -97,7 +97,7 @@ fn a_host_serves_by_haproxy_through_changes_of_endpoints_and_tells_when_it_is_de
 
     // What it cannot serve is told by the host, and harms no other.
     scene.cluster.apply(&datagrams("dns"));
-    until("the host tells of it", || not_served(&scene).contains("HAProxy serves no UDP"));
+    until("the host tells of it", || not_served(&scene).contains("HAProxy does not serve UDP"));
     scene.cluster.apply(
         "apiVersion: v1\nkind: Service\nmetadata: {name: ssh}\nspec: {type: LoadBalancer, ports: [{port: 22, targetPort: 80}], selector: {app: shop}}\n",
     );

@@ -116,7 +116,7 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     });
     let (seen, noted) = plugin.run(&tenant, "status -n default");
     assert!(seen.contains("default/echo") && seen.contains(&ip), "{seen}");
-    for missing in ["HOST  ", "POOL", "No controller leads:", "No host serves", "Problems"] {
+    for missing in ["HOST  ", "POOL", "No controller is the leader:", "No host serves", "Problems"] {
         assert!(!seen.contains(missing), "{missing}: {seen}");
     }
     assert!(noted.contains("the namespace default only") && noted.lines().count() == 1, "{noted}");

@@ -88,7 +88,7 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
     annotate("loadbalancer.openstack.org/load-balancer-id=5e1f0c9e-7a1b-4c62-9a39-6d9d3f5f2b11");
     annotate("seaway.dev/tls=shop-tls");
     let (would, note) = plugin.run(admin, "release three");
-    assert!(would.contains("default/three: its finalizer would be taken away"), "{would}");
+    assert!(would.contains("default/three: Seaway would remove the finalizer"), "{would}");
     assert!(
         would.contains("Octavia answers 409") && note.contains("The cloud was not asked"),
         "{would}{note}"
@@ -211,9 +211,8 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
         scene.cluster.kubectl(&["patch", "service", name, "-p", r#"{"spec": {"type": "ClusterIP"}}"#]);
     }
     let limited = |scene: &Scene, name: &str| {
-        let told = format!(
-            "load balancer of Service default/{name} is to be deleted, but the deletion limit is reached"
-        );
+        let told =
+            format!("Service default/{name}: the load balancer is not deleted now: within the last hour");
         let what = ["get", "configmap", "seaway-deletions", "-o", "jsonpath={.data.orphans}"];
         scene.cluster.kubectl(&what).contains(&told)
     };

@@ -49,7 +49,7 @@ fn a_plan_tells_what_would_be_changed_by_which_service_and_what_cannot_be() {
         "{one}"
     );
     let (_, noted, code) = plan(&scene, &project, &["--service", "shpo"]);
-    assert!(code == 2 && noted.contains("there is no Service shpo"), "{code}: {noted}");
+    assert!(code == 2 && noted.contains("Service shpo does not exist"), "{code}: {noted}");
     let (_, code) = json(&scene, &project, &["--action", "delete"]);
     assert_eq!(code, 0);
     assert_eq!(project.fake.count("POST */lbaas/*"), 0);

@@ -68,8 +68,8 @@ fn a_tenant_reaches_no_machine_by_its_services() {
         scene.field(&format!("service/{name}"), path)
     };
     for (name, why) in [
-        ("kubelet", "is a port of Node a that is reserved for itself"),
-        ("machine", "does not carry its nodeName"),
+        ("kubelet", "is a port that is reserved for Node a itself"),
+        ("machine", "does not have its nodeName"),
         ("named", "the name localhost.example is not looked up"),
         ("typo", "no listener is opened"),
     ] {

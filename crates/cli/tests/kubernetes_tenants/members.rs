@@ -15,9 +15,15 @@ fn all(shared: &Shared) -> Vec<(&'static str, &'static str, String, u16, &'stati
         format!("addresses: [{}]", shared.scene.cluster.kubectl(&asked))
     };
     vec![
-        ("kubelet", "IPv4", format!("addresses: [{node}], nodeName: a"), 10_250, "reserved for itself"),
-        ("machine", "IPv4", format!("addresses: [{node}]"), MACHINE[1], "does not carry its nodeName"),
-        ("page", "IPv4", format!("addresses: [{node}], nodeName: a"), 1_936, "reserved for itself"),
+        (
+            "kubelet",
+            "IPv4",
+            format!("addresses: [{node}], nodeName: a"),
+            10_250,
+            "reserved for Node a itself",
+        ),
+        ("machine", "IPv4", format!("addresses: [{node}]"), MACHINE[1], "does not have its nodeName"),
+        ("page", "IPv4", format!("addresses: [{node}], nodeName: a"), 1_936, "reserved for Node a itself"),
         ("ring", "IPv4", format!("addresses: [{shop}]"), 80, "an address that Seaway publishes"),
         ("inward", "IPv4", cluster_ip("shop", "shop"), 80, "the ClusterIP of a Service of another namespace"),
         (

@@ -66,7 +66,7 @@ fn check_reads_one_file_and_standard_input_and_the_folder_may_stand_without_a_fl
     same(&["explain", "shop", path(&dir)], &["explain", "shop", "--manifests", path(&dir)]);
     assert!(stdout(&run(&["plan", path(&dir)])).contains("default/shop"));
     let nowhere = run(&["plan"]);
-    assert!(stderr(&nowhere).contains("type the folder after the command"), "{}", stderr(&nowhere));
+    assert!(stderr(&nowhere).contains("write the folder after the command"), "{}", stderr(&nowhere));
 }
 
 #[test]

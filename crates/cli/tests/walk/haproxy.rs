@@ -88,7 +88,7 @@ fn services_of_a_folder_are_served_by_haproxy_through_changes_deaths_and_restart
     assert!(answers(&seaway, "bob"));
     let again = taken_over(&seaway);
     assert!(!again.status.success());
-    assert!(stderr(&again).contains("--take-over passes sockets of Seaway itself"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("--take-over passes sockets of Seaway"), "{}", stderr(&again));
 
     // Killed, Seaway leaves HAProxy behind, which serves on; the next Seaway replaces it.
     let left = master(&seaway).expect("HAProxy runs");

@@ -273,7 +273,7 @@ fn show_draws_load_balancers_as_trees() {
     assert!(stdout(&scene.seaway(&["show", id, "--cloud", "shop"])).starts_with("web"));
     let nothing = scene.seaway(&["show", "wbe", "--cloud", "shop"]);
     assert_eq!((nothing.status.code(), stdout(&nothing).as_str()), (Some(1), ""));
-    assert!(stderr(&nothing).contains("no such load balancer"), "{}", stderr(&nothing));
+    assert!(stderr(&nothing).contains("this load balancer does not exist"), "{}", stderr(&nothing));
 }
 
 #[test]

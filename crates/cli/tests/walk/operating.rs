@@ -101,7 +101,7 @@ fn a_drained_member_gets_no_new_clients_keeps_those_it_has_and_comes_back_when_i
     let explained = done(&seaway, &["explain", "shop", manifests.to_str().expect("a plain name")]);
     let its = format!("  {} (alice)  listed as ready; now ", alice.at);
     let line = explained.lines().find(|it| it.starts_with(&its)).unwrap_or_else(|| panic!("{explained}"));
-    assert!(line.ends_with(", with weight 0: it gets no new clients, and has 1 connections"), "{line}");
+    assert!(line.ends_with(", with weight 0: it gets no new clients and has 1 connections"), "{line}");
 
     let why = refused(&seaway, &["drain", "bob"]);
     assert!(why.contains("no other member of default/shop") && why.contains("--force"), "{why}");
@@ -234,7 +234,7 @@ fn the_socket_is_for_its_user_alone_and_gone_at_the_end() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
-        assert!(answer.is_empty() || answer.contains("is not understood"), "{answer}");
+        assert!(answer.is_empty() || answer.contains("cannot be read"), "{answer}");
     }
     assert!(done(&seaway, &["status"]).contains(", ready, serves "));
     assert!(seaway.stop().success());

@@ -53,7 +53,7 @@ fn the_log_level_changes_at_run_time() {
     assert_eq!(status, 400, "{why}");
     assert_eq!(set("info,seaway_files=debug").0, 200);
     seaway.folder.remove("bad.yaml");
-    until("it is heard again", || seaway.log().contains("no problem any more"));
+    until("it is heard again", || seaway.log().contains("problem solved"));
     let (_, level) = seaway.get("/log").expect("it answers");
     assert_eq!(level.trim(), "info,seaway_files=debug");
 }

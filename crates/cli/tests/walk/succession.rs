@@ -105,11 +105,11 @@ fn a_newer_process_takes_over_and_one_that_speaks_no_common_version_is_told_and_
     stranger.say(&json!({"Hello": {"version": 1_000, "newest": 1_001}}));
     let refused = stranger.hear()["Refused"]["reason"].to_string();
     assert!(
-        refused.contains("speaks versions 1000 to 1001 of the hand-over, this one versions 1 to"),
+        refused.contains("speaks versions 1000 to 1001 of the handover, this one versions 1 to"),
         "{refused}"
     );
     until("the log says so as well", || {
-        old.log().contains("take-over refused: the new process speaks versions")
+        old.log().contains("handover refused: the new process speaks versions")
     });
     Talk::open(old.at(8080)).expect("served").echo(b"by the old one").expect("served");
     let newer = Successor::of(&old);
@@ -131,7 +131,7 @@ fn a_process_that_drains_ends_even_if_a_successor_came_meanwhile() {
     until("it drains", || Talk::open(old.at(8080)).is_err());
     let successor = Successor::of(&old);
     successor.say(&json!({"Hello": {"version": 1}}));
-    until("it is heard", || old.log().contains("a successor has connected"));
+    until("it is heard", || old.log().contains("a new process has connected"));
     drop(talk);
     assert!(old.wait().success());
 }
@@ -188,7 +188,7 @@ fn a_successor_that_is_stopped_before_it_is_ready_takes_no_address_away() {
         stop.join().expect("it was stopped");
         assert!(new.wait().success());
         assert_eq!(on_lo(), before);
-        assert!(new.log().contains("before the take-over is complete"), "{}", new.log());
+        assert!(new.log().contains("before the handover is complete"), "{}", new.log());
         until("the old one is ready again", || {
             get(last_status_page(&old), "/ready").is_ok_and(|(status, _)| status == 200)
         });

@@ -354,7 +354,7 @@ impl CopyTask {
 
     fn no_namespace(&self) -> Problem {
         let message = format!(
-            "certificates cannot be copied for hosts: there is no namespace {} (certificateCopies)",
+            "certificates cannot be copied for hosts: the namespace {} does not exist (certificateCopies)",
             self.namespace
         );
         Problem::new(copies(), Reason::NotInstalled, message).fix(APPLY)
@@ -375,7 +375,7 @@ impl CopyTask {
 }
 
 const APPLY: &str = "As an administrator: kubectl apply -f deploy/kubernetes/components/certificates/certificates.yaml, \
-     which makes the namespace and binds the ClusterRoles seaway-copies and seaway-copies-reader in it. It is tried again.";
+     which makes the namespace and binds the ClusterRoles seaway-copies and seaway-copies-reader in it. Seaway tries again.";
 
 fn too_long(object: &ObjectRef) -> Problem {
     let message = format!("{object} is not copied for hosts: its namespace and name together are too long");
@@ -394,7 +394,7 @@ fn beyond(all: &[OverLimit], most: Option<u64>) -> Vec<Problem> {
     let problem = |it: &OverLimit| {
         let (namespace, bytes) = (&it.object.namespace, it.bytes);
         let what = match it.is_there {
-            true => "this Secret has grown, and hosts keep using its previous content",
+            true => "this Secret has become too large, and hosts keep using its previous content",
             false => "this Secret is not copied for hosts, and no host opens a listener with it",
         };
         let message = format!(
@@ -403,7 +403,7 @@ fn beyond(all: &[OverLimit], most: Option<u64>) -> Vec<Problem> {
         );
         Problem::new(it.object.clone(), Reason::LimitReached, message).fix(
             "Name fewer or smaller Secrets in this namespace, or have tenants.limits.certificateBytes raised in the \
-             configuration. What is copied stays.",
+             configuration. The existing copies stay in use.",
         )
     };
     all.iter().filter(is_told).map(problem).collect()

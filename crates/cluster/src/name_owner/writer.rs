@@ -226,7 +226,7 @@ fn unwritable(namespace: &Name, answer: &ApiError) -> Problem {
          of them belongs to the oldest object that claims it: {}",
         answer.why()
     );
-    let fix = format!("As an administrator: {INSTALL}. It is tried again.");
+    let fix = format!("As an administrator: {INSTALL}. Seaway tries again.");
     Problem::new(owners(), reason, message).fix(fix)
 }
 

@@ -67,12 +67,7 @@ impl CrdWatch {
         let field = format!("metadata.name={name}");
         let listed = cluster.within_deadline(api.list(&ListParams::default().fields(&field))).await;
         let listed = listed.inspect_err(|answer| {
-            debug!(
-                name,
-                why = answer.why(),
-                "the definition cannot \
-                                                                                   be read"
-            )
+            debug!(name, why = answer.why(), "the CustomResourceDefinition cannot be read")
         });
         let listed = listed.ok()?;
         let version = listed.metadata.resource_version.unwrap_or_default();

@@ -240,8 +240,8 @@ impl Reflector {
             match end {
                 _ if !self.is_kind_wanted() || self.is_list_due() => return Ok(()),
                 Some(ApiError::Invalid(why)) if self.scope.widen() => {
-                    info!(kind = %self.watched.kind, why, "the cluster has older definitions, so all \
-                                                           objects are watched: {INSTALL}");
+                    info!(kind = %self.watched.kind, why, "the CustomResourceDefinitions in this cluster are older than \
+                         this version, so all objects are watched: {INSTALL}");
                     return Ok(());
                 }
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,

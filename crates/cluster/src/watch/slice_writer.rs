@@ -221,7 +221,7 @@ fn problem(answer: &ApiError) -> Option<Problem> {
          or uses the addresses that were written last: {}",
         answer.why()
     );
-    let fix = format!("As an administrator: {INSTALL}. It is tried again.");
+    let fix = format!("As an administrator: {INSTALL}. Seaway tries again.");
     Some(Problem::new(ObjectRef::new(Kind::Config, "", "loadbalancerhostslices"), reason, message).fix(fix))
 }
 

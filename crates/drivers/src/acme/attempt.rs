@@ -173,7 +173,7 @@ impl Attempt {
         }
         let ended = || {
             Some(Step::Abandon(format!(
-                "the order is {:?} before its certificate was asked for",
+                "the order has the status {:?} before Seaway requested the certificate",
                 self.order.status
             )))
         };

@@ -148,17 +148,17 @@ impl Observed {
         let look = match order.challenge? {
             ChallengeType::Http01 => {
                 format!(
-                    "Look whether {host} leads to this machine in DNS, and whether port 80 is reachable from outside."
+                    "Check that {host} resolves to this machine in DNS, and that port 80 is reachable from the internet."
                 )
             }
             ChallengeType::TlsAlpn01 => {
                 format!(
-                    "Look whether {host} leads to this machine in DNS, and whether port 443 is reachable from outside."
+                    "Check that {host} resolves to this machine in DNS, and that port 443 is reachable from the internet."
                 )
             }
             ChallengeType::Dns01 => format!(
-                "Look whether {} may be changed at the name server of frontDoor.acme.dns, and whether public name \
-                 servers answer with its records.",
+                "Check that the name server of frontDoor.acme.dns accepts updates of {}, and that public name servers \
+                     return that record.",
                 record_name(host)
             ),
         };

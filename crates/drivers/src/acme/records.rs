@@ -173,7 +173,7 @@ impl Records {
             }
             let count = failed.map_or(0, |(count, _)| count);
             if count == 0 {
-                warn!(%name, %server, %error, "a record cannot be removed from DNS; it is tried again");
+                warn!(%name, %server, %error, "a record cannot be removed from DNS; Seaway tries again");
             }
             let wait = FIRST_WAIT.saturating_mul(1 << count.min(6)).min(LONGEST_WAIT);
             let until = Instant::now().checked_add(wait).unwrap_or_else(Instant::now);
@@ -188,7 +188,7 @@ impl Records {
         let id = (record.name.clone(), record.value.clone());
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Err(error) = self.store.forget(record) {
-            warn!(name = %record.name, %error, "what was added to DNS cannot be forgotten");
+            warn!(name = %record.name, %error, "the list of DNS records that Seaway added cannot be updated");
         }
     }
 }

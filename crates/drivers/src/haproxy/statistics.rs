@@ -86,7 +86,7 @@ impl CounterTask {
             if next.is_none_or(|it| it <= Instant::now()) {
                 let began = Instant::now();
                 if timeout(PATIENCE, self.count()).await.is_err() {
-                    debug!("HAProxy does not tell its counters in time: those of before are shown");
+                    debug!("HAProxy did not send its counters in time: the previous ones are shown");
                 }
                 let now = Instant::now();
                 let pause = now.saturating_duration_since(began).saturating_mul(FOR_CLIENTS).max(PAUSE);
@@ -111,7 +111,7 @@ impl CounterTask {
                 self.tally.write().unwrap_or_else(PoisonError::into_inner).note(before, counted);
             }
             Ok(_) => {}
-            Err(error) => debug!(error = &error as &dyn std::error::Error, "HAProxy tells no counters"),
+            Err(error) => debug!(error = &error as &dyn std::error::Error, "HAProxy sends no counters"),
         }
     }
 }

@@ -56,10 +56,10 @@ pub struct ServedPart {
 #[derive(Debug, Error)]
 pub(super) enum WriteError {
     /// Because of this part.
-    #[error("HAProxy does not take this load balancer")]
+    #[error("HAProxy rejects the configuration of this load balancer")]
     Refused(#[source] Arc<ProcessError>),
     /// Because of something else.
-    #[error("the change cannot be brought to HAProxy")]
+    #[error("the change cannot be sent to HAProxy")]
     Failed(#[source] Arc<ProcessError>),
     #[error("{0}")]
     Version(String),
@@ -234,7 +234,7 @@ impl WriterTask {
     async fn stop(&mut self, patience: Duration) {
         let Some(haproxy) = self.haproxy.take() else { return };
         if timeout(patience, haproxy.stop()).await.is_err() {
-            info!("HAProxy is ended with the connections that it has: the drain period is over");
+            info!("HAProxy is stopped and its connections are closed: the drain period is over");
         }
     }
 
@@ -404,7 +404,7 @@ impl WriterTask {
         if let Some(before) = self.state().document.filter(|_| !self.is_down())
             && let Err(error) = haproxy.serve(before).await
         {
-            warn!(error = %error, "HAProxy does not take back what it served before");
+            warn!(error = %error, "HAProxy rejects the previous configuration, too");
         }
         Err(why(error))
     }
@@ -444,7 +444,7 @@ impl Part {
             (Some(asked), _) => drop(asked.send(answer.clone())),
             // Who asked for it sees that it is not served, when it looks again.
             (None, Err(error)) => {
-                warn!(owner = %self.owner, error = &**error as &dyn std::error::Error, "what HAProxy served before is not served");
+                warn!(owner = %self.owner, error = &**error as &dyn std::error::Error, "HAProxy does not serve the previous configuration");
             }
             (None, Ok(())) => {}
         }

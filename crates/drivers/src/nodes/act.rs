@@ -80,7 +80,7 @@ impl<N: NodeApi> NodeControllers<N> {
                     continue;
                 }
                 ServerLookup::Unreachable => {
-                    let message = "whether the servers of Nodes that are not Ready exist is not known: Nova does not answer";
+                    let message = "cannot find out whether the servers of Nodes that are not Ready exist: Nova does not answer";
                     problems.push(Problem::new(about(), Reason::Unreachable, message).fix(TRIED_AGAIN));
                     break;
                 }
@@ -165,7 +165,7 @@ impl<N: NodeApi> NodeControllers<N> {
                 NodeWrite::Changed => debug!(node = %node.name, %step, "the Node was written meanwhile"),
             }
         }
-        Err(StepError::new("others keep writing the Node"))
+        Err(StepError::new("other clients keep writing the Node"))
     }
 
     async fn told_of(&self, node: &NodeObject, step: &Step) {
@@ -175,7 +175,7 @@ impl<N: NodeApi> NodeControllers<N> {
             }
             Step::Condition { failed: true, message, .. } => {
                 let reason = Reason::ServerFailed.as_str();
-                NodeEvent { is_warning: true, reason, text: format!("The Node is kept: {message}.") }
+                NodeEvent { is_warning: true, reason, text: format!("The Node is not deleted: {message}.") }
             }
             _ => return,
         };
@@ -192,7 +192,7 @@ impl<N: NodeApi> NodeControllers<N> {
     ) -> Result<(), Problem> {
         let answer = self.suspects.answer(node);
         let not_now = |reason, why: String, fix: &str| {
-            let message = format!("its server {id} {answer}; the Node is not deleted now: {why}");
+            let message = format!("the server {id} of the Node {answer}; the Node is not deleted now: {why}");
             Err(Problem::new(node.object(), reason, message).fix(fix))
         };
         let again = TRIED_AGAIN;
@@ -242,13 +242,13 @@ impl<N: NodeApi> NodeControllers<N> {
         if !self.deletes.is_open() || !self.suspects.may_delete(&now, terms, (self.clock)()) {
             return not_now(
                 Reason::NodeKept,
-                "the last answer is too old, or another leads".to_owned(),
+                "the last reply of the cloud is too old, or another process is the leader".to_owned(),
                 again,
             );
         }
         match self.nodes.delete(&now).await {
             Ok(NodeWrite::Done) => {
-                warn!(node = %now.name, server = %id, "Node deleted: its server {answer}");
+                warn!(node = %now.name, server = %id, "Node deleted: the server of the Node {answer}");
                 let text = format!("Its server {id} {answer}: Seaway deleted the Node.");
                 self.nodes.record(&now, NodeEvent { is_warning: false, reason: "NodeDeleted", text }).await;
                 Ok(())
@@ -262,8 +262,8 @@ impl<N: NodeApi> NodeControllers<N> {
 
 fn refused(node: &NodeObject, id: &Name) -> Problem {
     let message = format!(
-        "whether its server {id} exists is not known; the Node is not deleted, because Nova answers neither with the server nor with a \
-         404 of its own"
+        "cannot find out whether the server {id} of the Node exists: Nova answers neither with the server nor with a \
+             404 of its own; the Node is not deleted"
     );
     Problem::new(node.object(), Reason::NodeKept, message)
         .fix("Seaway tries again. seaway openstack check says what is missing.")

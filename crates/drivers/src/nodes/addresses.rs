@@ -120,7 +120,7 @@ fn preferring(provided: &str, all: Vec<NodeAddress>) -> Result<Vec<NodeAddress>,
         first.extend(all.iter().filter(|it| it.address.parse() == Ok(ip)).cloned());
         if first.len() == before {
             return Err(format!(
-                "its kubelet was started with the address {ip}, which its server does not have"
+                "the kubelet was started with the address {ip}, which the server of the Node does not have"
             ));
         }
     }

@@ -208,7 +208,7 @@ fn doubt(node: &NodeObject, id: &Name, terms: &NodeRules) -> Option<Reasons> {
     let named = node.labels.get(REGION_LABEL).filter(|it| !it.is_empty());
     match named {
         Some(named) if terms.region.is_none() => Some((
-            format!("its label {REGION_LABEL} is {named}, and cloud.conf names no region"),
+            format!("the label {REGION_LABEL} of the Node is {named}, and cloud.conf names no region"),
             "Name the region in cloud.conf: [Global] region=NAME.",
         )),
         _ if terms.has_several_regions => Some((
@@ -217,7 +217,7 @@ fn doubt(node: &NodeObject, id: &Name, terms: &NodeRules) -> Option<Reasons> {
         )),
         // Some databases find an id in upper case, and some do not.
         _ if !is_uuid(id) => Some((
-            "this is no id as OpenStack writes it (a UUID in lower case)".to_owned(),
+            "the id in the providerID is not a UUID in lower case, as OpenStack writes it".to_owned(),
             "Start the kubelet with --provider-id=openstack:///ID, or delete the Node: kubectl delete node NAME.",
         )),
         _ if node.annotations.get(SERVER).map(String::as_str) != Some(id) => Some((
@@ -255,7 +255,7 @@ fn found(seen: ProjectView<'_>, terms: &NodeRules) -> Vec<usize> {
 fn kept(node: &NodeObject, id: &Name, server: Option<&Server>, why: &str, fix: &str) -> Problem {
     let state = match server {
         None => format!("the project has no server {id}"),
-        Some(server) => format!("its server {id} {}", ServerLookup::Exists(server.status.clone())),
+        Some(server) => format!("the server {id} of the Node {}", ServerLookup::Exists(server.status.clone())),
     };
     let message = format!("{state}; the Node is not deleted, because {why}");
     Problem::new(node.object(), Reason::NodeKept, message).fix(fix)

@@ -240,7 +240,7 @@ fn wanted_addresses(
     if waits && !has_ip(&wanted) && !has_ip(&node.addresses) {
         return Err((
             format!(
-                "its server {} ({}) has no IP address yet; the Node is not initialised",
+                "the server {} ({}) of the Node has no IP address yet; the Node is not initialised",
                 server.name, server.id
             ),
             "Give the server a port with an IP address. Seaway tries again.",
@@ -250,7 +250,7 @@ fn wanted_addresses(
     if !waits && node.addresses.iter().any(is_internal) && !wanted.iter().any(is_internal) {
         return Err((
             format!(
-                "the Node has an {INTERNAL}, and would have none by its server and by [Networking] of cloud.conf"
+                "the Node has an {INTERNAL}, and would have none according to the server and to [Networking] of cloud.conf"
             ),
             "Correct internal-network-name and public-network-name in cloud.conf, or the ports of the server.",
         ));
@@ -306,7 +306,7 @@ fn of_lifecycle(plan: &mut Plan, at: usize, node: &NodeObject, server: &Server) 
 
 fn because(server: &Server, what: &str) -> String {
     let fault = if server.fault.is_empty() { String::new() } else { format!(": {}", server.fault) };
-    format!("its server {} ({}) {what}{fault}", server.name, server.id)
+    format!("the server {} ({}) of the Node {what}{fault}", server.name, server.id)
 }
 
 impl Step {

@@ -108,10 +108,10 @@ pub(super) fn refusal(
     // Names of other namespaces are not for this one's users.
     let whose = match Whose::of(cluster, &owner.object().namespace, it) {
         Whose::OwnNamespace => return None,
-        Whose::OtherNamespace => "a Service of another namespace owns it",
-        Whose::SharedWithOtherNamespace => "a Service of another namespace shares it",
-        Whose::OtherCluster => "another cluster owns it",
-        Whose::Unknown => "no tag says that it belongs to a Service of this cluster",
+        Whose::OtherNamespace => "a Service of another namespace owns the load balancer",
+        Whose::SharedWithOtherNamespace => "a Service of another namespace shares the load balancer",
+        Whose::OtherCluster => "another cluster owns the load balancer",
+        Whose::Unknown => "no tag says that the load balancer belongs to a Service of this cluster",
     };
     let field = outside.named.as_ref().map(|it| it.field.clone()).unwrap_or_default();
     let message = format!(

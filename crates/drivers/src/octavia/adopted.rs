@@ -80,14 +80,15 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
     {
         let field = wish.options.cloud.as_ref().map(|it| it.requested_field.clone()).unwrap_or_default();
         let message = format!(
-            "{field} requests {asked}, and its load balancer, which another controller made, has {there}: {there} stays"
+            "{field} requests {asked}, and the load balancer of the Service, which another controller made, has \
+                 {there}: {there} stays"
         );
         let fix = match observed.shared.guest {
             true => "Other Services share the load balancer, so it keeps its address: request this address, \
                      or none."
                 .to_owned(),
             false => format!(
-                "To give {there} up for {asked}, annotate the Service: seaway.dev/address: \"{asked}\". To keep it, \
+                "To replace {there} by {asked}, annotate the Service: seaway.dev/address: \"{asked}\". To keep it, \
                  request {there}, or none."
             ),
         };
@@ -105,8 +106,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
             false => "without session affinity",
         };
         let message = format!(
-            "port {id}: the session affinity of the Service changed after another controller made its load balancer: the \
-             port stays {now}"
+            "port {id}: the session affinity of the Service changed after another controller made the load balancer: \
+                 the port stays {now}"
         );
         let fix = "To apply the field, annotate the Service: seaway.dev/follow-session-affinity: \"true\".";
         let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);

@@ -141,7 +141,7 @@ fn told(service: Service, what: &str, after: Duration, asker: &Asker<'_>) -> Fai
     }
     let message = format!("{why}; existing load balancers stay as they are, and the request is retried");
     let fix =
-        "No action needed: it is retried within a minute. If it persists, contact the cloud's operator.";
+        "No action needed: Seaway tries again within a minute. If it persists, contact the cloud's operator.";
     let problem = |owner: &Owner| {
         let problem = Problem::new(owner.object(), Reason::Unreachable, message.clone());
         (owner.clone(), problem.fix(fix))
@@ -170,7 +170,11 @@ pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
 fn trouble(error: &Error) -> String {
     let told = error.trouble();
     let is_look = *error.class() == Class::Forbidden && told.starts_with("list ");
-    if is_look { format!("listing what is in the cloud is not permitted: {}", error.message()) } else { told }
+    if is_look {
+        format!("the cloud does not permit Seaway to list objects: {}", error.message())
+    } else {
+        told
+    }
 }
 
 fn mending(error: &Error) -> String {

@@ -55,7 +55,7 @@ const BALANCER: &[Row<CloudDefaults>] = &[
             it.barbican = text == "barbican";
             Ok(())
         }
-        _ => Err(format!("{text:?} is no store; there are barbican and external")),
+        _ => Err(format!("{text:?} is not a store; the stores are barbican and external")),
     }),
     ("max-shared-lb", |it, text| number(text, 1..=100).map(|n| it.most_shared = n)),
     ("provider-requires-serial-api-calls", |it, text| truth(text).map(|yes| it.serial = yes)),
@@ -200,12 +200,14 @@ const OTHERS: [(&str, &str, &str); 4] = [
     ("Networking", "public-network-name", NODES),
     ("Networking", "internal-network-name", NODES),
     ("Route", "router-id", ROUTES),
-    ("Metadata", "search-order", "only the cloud controller manager reads it"),
+    ("Metadata", "search-order", "only the cloud controller manager reads this option"),
 ];
-const NODES: &str = "only the controller cloud-node reads it, of Seaway (--controllers) or of the cloud controller manager, to write the \
+const NODES: &str = "only the controller cloud-node reads this option, of Seaway (--controllers) or of the cloud \
+     controller manager, to write the \
      addresses of Nodes; load balancers reach members at the InternalIP of their Node";
 
-const ROUTES: &str = "only the controller route reads it, of Seaway (--controllers) or of the cloud controller manager, to write \
+const ROUTES: &str = "only the controller route reads this option, of Seaway (--controllers) or of the cloud controller \
+     manager, to write \
      routes to pods";
 
 /// All keys of a section that mean something.
@@ -271,7 +273,7 @@ fn set<T, O>(
             let is_number = value.parse::<u64>().is_ok() && !DURATIONS.contains(key);
             match TYPED.contains(key) && !is_number {
                 true => remarks.refused.push(line),
-                false => remarks.told.push(format!("{line}; it is ignored")),
+                false => remarks.told.push(format!("{line}; this line is ignored")),
             }
         }
     }
@@ -324,7 +326,7 @@ pub fn balance(text: &str) -> Result<Option<Balance>, String> {
         "LEAST_CONNECTIONS" => Ok(Some(Balance::LeastConnections)),
         "SOURCE_IP" => Ok(Some(Balance::SourceHash)),
         _ => Err(format!(
-            "{text:?} is no method; there are ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP and SOURCE_IP_PORT"
+            "{text:?} is not a method; the methods are ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP and SOURCE_IP_PORT"
         )),
     }
 }

@@ -148,8 +148,8 @@ impl Sought<'_> {
             it.id
         );
         Some(self.problem(Reason::OtherController, message).fix(
-            "Remove the annotation, and a load balancer is made for this Service. (If it is this Service's: remove \
-             its members, and it is taken over.)",
+            "Remove the annotation, and Seaway creates a load balancer for this Service. (If the named one is this \
+                 Service's: remove its members, and Seaway adopts it.)",
         ))
     }
 

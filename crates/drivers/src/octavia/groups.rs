@@ -256,10 +256,15 @@ fn problems(group: &NodeSecurityGroup, there: &Observed) -> Vec<(Owner, Problem)
         }
         if !several.is_empty() {
             let message = format!(
-                "several ports of this cloud have the address of {}: Seaway cannot tell which one is its port",
+                "several ports of this cloud have the address of {}: Seaway cannot tell which of them is the Node's",
                 named(&several)
             );
-            tell(owner, Reason::Failed, message, "Give it a spec.providerID: openstack:///ID of its server.");
+            tell(
+                owner,
+                Reason::Failed,
+                message,
+                "Give the Node a spec.providerID: openstack:///ID of its server.",
+            );
         }
         let is_its =
             |from: &SourceNetwork| *from == openings.from || there.beside(owner).any(|it| it == from);

@@ -58,7 +58,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
     let owners: BTreeSet<&Owner> =
         unchecked.filter_map(|(id, _)| wish.listeners.get(id)).map(|it| &it.owner).collect();
     let problem = |owner: &Owner| {
-        let message = "externalTrafficPolicy is Local, and another controller made its load balancer without health \
+        let message = "externalTrafficPolicy is Local, and another controller made the load balancer without health \
                        monitors: Nodes without pods are members, and connections that reach these Nodes fail";
         let problem = Problem::new(owner.object(), Reason::Unsupported, message);
         let fix = "To have members checked, annotate the Service: loadbalancer.openstack.org/enable-health-monitor: \"true\".";

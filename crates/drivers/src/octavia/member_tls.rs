@@ -116,9 +116,10 @@ pub(super) fn told(wish: &Wish) -> Vec<(String, &'static str)> {
     let named = tls.filter_map(|it| it.name.as_ref()).next();
     let message = named.map(|name| {
         let message = format!(
-            "load balancers of a cloud check who signed the certificates of members, but not that they are for {name}"
+            "load balancers of a cloud verify which authority signed a member's certificate, but not that the \
+                 certificate is for {name}"
         );
-        (message, "Remove seaway.dev/backend-tls-name, or serve it with the native driver.")
+        (message, "Remove seaway.dev/backend-tls-name, or serve the Service with the native driver.")
     });
     message.into_iter().collect()
 }

@@ -59,7 +59,7 @@ async fn obstacle(cloud: &Cloud, new: &NewLoadBalancer, is: &LoadBalancer) -> Re
     ) -> Result<Option<String>, Error> {
         let Some(id) = id else { return Ok(None) };
         match cloud.all::<R>().find::<R>(&id).await {
-            Ok(found) => Ok(found.is_none().then(|| format!("there is no {what} {id}"))),
+            Ok(found) => Ok(found.is_none().then(|| format!("the cloud has no {what} {id}"))),
             // Not everybody may look.
             Err(error) if matches!(error.class(), Class::Forbidden | Class::Unsupported) => Ok(None),
             Err(error) => Err(error),
@@ -97,7 +97,7 @@ async fn lacks_provider(cloud: &Cloud, name: Option<&String>) -> Result<Option<S
     let Some(name) = name else { return Ok(None) };
     let all = cloud.all::<Provider>().list::<Provider>(Query::all()).await?;
     let is_there = all.iter().any(|it| it.id.as_str() == name);
-    Ok((!is_there).then(|| format!("there is no provider {name}")))
+    Ok((!is_there).then(|| format!("the cloud has no provider {name}")))
 }
 
 fn given<T>(edit: &Edit<Option<T>>) -> Option<&T> {

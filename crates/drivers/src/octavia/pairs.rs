@@ -228,8 +228,7 @@ pub(super) fn told(unit: &Unit, desired: &Desired, observed: &Observed) -> Vec<(
     };
     let family = family.as_str();
     let message = format!(
-        "spec.ipFamilies has {family}, and another controller made its load balancer with one address: no second load \
-         balancer is made"
+        "spec.ipFamilies has {family}, and another controller made the load balancer with one address: Seaway creates no second load balancer"
     );
     let fix = format!(
         "To have one with an address of {family}, annotate the Service: seaway.dev/second-family: \"true\". Otherwise \

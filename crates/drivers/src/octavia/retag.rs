@@ -174,7 +174,7 @@ fn inherited<'k>(
     }
     if !it.tags.contains(&old.tag()) {
         return Err(
-            "a Service of another cluster owns it, and Services of the old cluster share it: change the \
+            "a Service of another cluster owns the load balancer, and Services of the old cluster share it: change the \
              tags of the load balancer by hand, or let these Services get new load balancers"
                 .to_owned(),
         );
@@ -193,8 +193,8 @@ fn inherited<'k>(
     let heir = services.iter().find(|it| *it.namespace == *object.namespace && *it.name == *object.name);
     let heir = heir.ok_or_else(|| {
         format!(
-            "there is no Service {}/{} of type LoadBalancer in this cluster: create it, and repeat; or see what is left, \
-             by seaway openstack purge --cluster-uid {}",
+            "there is no Service {}/{} of type LoadBalancer in this cluster: create it, and repeat; or list what is \
+                 left: seaway openstack purge --cluster-uid {}",
             object.namespace, object.name, old.uid
         )
     })?;

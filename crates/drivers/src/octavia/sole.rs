@@ -118,7 +118,7 @@ impl SoleWriter {
         }
         let is_sure = state.sent && (state.handed_over || state.is_empty || state.count >= SURE);
         (!is_sure).then_some(Doubt::NotYet(
-            "the previous leader did not hand over; within three minutes it is known whether a copy of this cluster runs",
+            "the previous leader did not hand over; Seaway checks for three minutes whether a copy of this cluster runs",
         ))
     }
 
@@ -279,7 +279,7 @@ impl Octavia {
         match sole.problem() {
             Some(problem) if was_alone => error!("{}", problem.message),
             None if !was_alone => {
-                info!("no heartbeat of another controller of this cluster is seen any more")
+                info!("the heartbeats of the other controller of this cluster have stopped")
             }
             _ => {}
         }

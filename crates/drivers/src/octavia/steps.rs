@@ -160,7 +160,7 @@ impl Observed {
     pub fn state(&self) -> String {
         match &self.balancer {
             Some(it) => format!("the load balancer is {}", it.it.provisioning_status),
-            None => "there is no load balancer".to_owned(),
+            None => "the load balancer does not exist".to_owned(),
         }
     }
 }

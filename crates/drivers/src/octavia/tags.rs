@@ -142,7 +142,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |owner: &Owner, message: String| {
         let problem = Problem::new(owner.object(), Reason::Unsupported, message);
-        (owner.clone(), problem.fix("Tag it yourself, or ask for no tags."))
+        (owner.clone(), problem.fix("Set the tags with the openstack client, or remove the annotation."))
     };
     owner.into_iter().flat_map(|owner| messages.iter().cloned().map(move |it| problem(owner, it))).collect()
 }

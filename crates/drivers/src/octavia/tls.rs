@@ -152,8 +152,9 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
         let Some(tls) = &listener.tls else { continue };
         for object in shown(tls).into_iter().filter(|it| !wish.awaited.contains(*it)) {
             if wish.certificates.get(object).is_none_or(|it| it.chain.is_empty()) {
-                let what =
-                    format!("there is no certificate in {object}; nothing is changed until there is one");
+                let what = format!(
+                    "{object} has no certificate; Seaway changes nothing at the load balancer until it has one"
+                );
                 refuse(Reason::NoSuchSecret, what, "Create that Secret, of type kubernetes.io/tls.");
             }
         }
@@ -165,7 +166,7 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
             ),
         ] {
             if is_asked {
-                let fix = "Ask for less, or serve it with the native driver.";
+                let fix = "Request fewer options, or serve the Service with the native driver.";
                 refuse(Reason::Unsupported, what.to_owned(), fix);
             }
         }

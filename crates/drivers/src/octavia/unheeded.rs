@@ -40,8 +40,10 @@ pub fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
     let mut messages: Vec<(String, &str)> = (asked.into_iter())
         .filter(|(is_asked, ability)| *is_asked && !can.has(*ability))
         .map(|(_, ability)| {
-            let message =
-                format!("this provider of load balancers has no {}: this part is left out", ability.as_str());
+            let message = format!(
+                "this provider of load balancers has no {}: this setting is ignored",
+                ability.as_str()
+            );
             (message, "Ask for less, or choose another provider.")
         })
         .chain(ignored)

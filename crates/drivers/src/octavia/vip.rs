@@ -120,7 +120,7 @@ pub(super) fn refused(wish: &Wish, can: &Abilities) -> Vec<(Owner, Problem)> {
     let named = named.chain(outside.vip.qos.iter().map(|it| ("QoS policy", it)));
     let is_wrong = |(_, it): &(&str, &Name)| it.parse::<Id<SecurityGroup>>().is_err();
     messages.extend(named.filter(is_wrong).map(|(what, it)| {
-        (Reason::BadAnnotation, format!("{it:?} is not the id of a {what}"), "Name it by its id.")
+        (Reason::BadAnnotation, format!("{it:?} is not the id of a {what}"), "Name the subnet by its id.")
     }));
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |owner: &Owner, (reason, message, fix): &(Reason, String, &str)| {

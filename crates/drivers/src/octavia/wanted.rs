@@ -352,7 +352,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
     need(listener.protocol == Protocol::Http, Ability::Http);
     need(!listener.sources.is_empty() && !guarded, Ability::AllowedCidrs);
     let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else {
-        refuse("rules", "Send all requests of a port to one Service, or serve it with the native driver.");
+        refuse("rules", "Send all requests of a port to one Service, or use the native driver.");
         return refused;
     };
     need(pool.proxy.is_some(), Ability::Proxy);

@@ -81,7 +81,7 @@ impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
                 false => NodeRouteState::Incomplete,
             };
             if let Err(error) = self.condition(node, routing).await? {
-                let message = format!("its condition {UNAVAILABLE} cannot be written: {error}");
+                let message = format!("the condition {UNAVAILABLE} of the Node cannot be written: {error}");
                 problems.push(
                     Problem::new(node.object(), Reason::Unreachable, message).fix("Seaway tries again."),
                 );

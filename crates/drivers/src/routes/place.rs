@@ -122,7 +122,8 @@ fn networks(node: &NodeObject, rules: &RouteRules, problems: &mut Vec<Problem>) 
                 all.insert(net);
             }
             None => {
-                let message = format!("its pod network {text:?} is no network: it has no route");
+                let message =
+                    format!("spec.podCIDR {text:?} of the Node is not a network, so the Node gets no route");
                 problems.push(Problem::new(node.object(), Reason::RouteMissing, message));
             }
         }
@@ -165,7 +166,7 @@ impl ReservedAddresses<'_> {
     /// Why a network would take traffic that is not for pods.
     fn unfit(&self, destination: IpNet, nexthop: IpAddr, server: &str) -> Option<String> {
         if destination.prefix_len() == 0 {
-            return Some("it is all addresses".to_owned());
+            return Some("the network contains all addresses".to_owned());
         }
         if destination.contains(&nexthop) {
             return Some(format!("the address {nexthop} of the Node is in it"));
@@ -175,7 +176,7 @@ impl ReservedAddresses<'_> {
         }
         let overlaps = |it: &&IpNet| it.contains(&destination) || destination.contains(*it);
         if let Some(subnet) = self.subnets.iter().find(overlaps) {
-            return Some(format!("it overlaps with the subnet {subnet} of the router"));
+            return Some(format!("the network overlaps with the subnet {subnet} of the router"));
         }
         let mut inside = self.taken.range((destination.network(), "")..);
         let (ip, _) = inside
@@ -205,7 +206,7 @@ fn without_overlaps(all: &mut PodRoutes, nodes: &[NodeObject]) {
     for (at, with) in &wrong {
         let (Some(place), Some(other)) = (all.wanted.get(*at), all.wanted.get(*with)) else { continue };
         let (Some(node), Some(with)) = (nodes.get(place.node), nodes.get(other.node)) else { continue };
-        let why = format!("it overlaps with {} of Node {}", other.destination, with.name);
+        let why = format!("the pod network overlaps with {} of Node {}", other.destination, with.name);
         all.problems.push(missing(node, place.destination, &why));
     }
     let mut at = 0_usize;
@@ -217,7 +218,7 @@ fn without_overlaps(all: &mut PodRoutes, nodes: &[NodeObject]) {
 }
 
 fn missing(node: &NodeObject, destination: IpNet, why: &str) -> Problem {
-    let message = format!("its pod network {destination} gets no route: {why}");
+    let message = format!("the pod network {destination} of the Node gets no route: {why}");
     Problem::new(node.object(), Reason::RouteMissing, message)
         .fix("Correct nodes.podCIDRs of Seaway's configuration, or the range from which Nodes get pod networks (--cluster-cidr).")
 }
@@ -225,7 +226,8 @@ fn missing(node: &NodeObject, destination: IpNet, why: &str) -> Problem {
 fn nowhere(node: &NodeObject, destination: IpNet, server: &str, router: &Router) -> Problem {
     let family = if destination.addr().is_ipv4() { "IPv4" } else { "IPv6" };
     let message = format!(
-        "its pod network {destination} gets no route: no port of its server {server} has an {INTERNAL} ({family}) of the Node in a subnet \
+        "the pod network {destination} of the Node gets no route: no port of the server {server} has an {INTERNAL} \
+             ({family}) of the Node in a subnet \
          of router {}",
         router.id
     );

@@ -261,7 +261,7 @@ fn may_go(
         return Ok(vec![RemovalPrecondition::NoNode(name.clone())]);
     };
     match plan.networks.get(&at) {
-        None => Err(Some("its Node exists, and has no pod network now")),
+        None => Err(Some("the Node of the route exists, but has no pod network now")),
         Some(networks) if networks.contains(&destination) => Err(None),
         Some(_) => Ok(Vec::new()),
     }

@@ -180,7 +180,7 @@ fn both_families_and_networks_by_hand() {
         vec![NodeAddress::new("InternalIP", "192.0.2.1"), NodeAddress::new("ExternalIP", "10.0.0.6")];
     let problems = scene.problems();
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems.iter().all(|it| it.contains("gets no route: no port of its server")), "{problems:?}");
+    assert!(problems.iter().all(|it| it.contains("gets no route: no port of the server")), "{problems:?}");
 }
 
 #[test]
@@ -324,10 +324,10 @@ fn another_network_of_a_node_replaces_the_one_before() {
 #[test]
 fn a_network_that_would_take_other_traffic_gets_no_route() {
     for (network, why) in [
-        ("0.0.0.0/0", "it is all addresses"),
+        ("0.0.0.0/0", "the network contains all addresses"),
         ("10.0.0.0/8", "the address 10.0.0.5 of the Node is in it"),
         ("10.0.0.0/30", "the address 10.0.0.1 of the router is in it"),
-        ("10.1.2.128/25", "it overlaps with 10.1.2.0/24 of Node b"),
+        ("10.1.2.128/25", "the pod network overlaps with 10.1.2.0/24 of Node b"),
         ("pods", "is no network"),
     ] {
         let mut scene = Scene::new(&[]);

@@ -16,7 +16,7 @@ use seaway_openstack::{
 use crate::{occm::Theirs, scene::*};
 
 const FIELD: &str = "metadata.annotations[seaway.dev/load-balancer-id]";
-const ANOTHER: &str = "a Service of another namespace owns it";
+const ANOTHER: &str = "a Service of another namespace owns the load balancer";
 
 fn outside(wish: &mut Wish) -> &mut CloudOptions {
     wish.options.cloud.as_mut().expect("it is a cloud's")
@@ -159,7 +159,7 @@ async fn who_shares_one_stays_there_when_that_is_not_allowed_any_more() {
     assert!(told.message.contains("no tag says"), "{told}");
     // Nor do others of a namespace to one that another is on.
     let told = refused(&scene, "shop/uid-5", &on(&scene, "shop/uid-5", 81, &made, false)).await;
-    assert!(told.message.contains("a Service of another namespace shares it"), "{told}");
+    assert!(told.message.contains("a Service of another namespace shares the load balancer"), "{told}");
     scene.remove_of("evil/uid-2").await;
     scene.reach_of("shop/uid-5", &on(&scene, "shop/uid-5", 81, &made, false)).await;
     assert_eq!(ports(&scene).await, [80, 81, 445]);

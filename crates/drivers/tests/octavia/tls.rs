@@ -324,7 +324,7 @@ async fn what_cannot_be_shown_is_a_problem_and_nothing_is_touched() {
     for (scene, wish, why) in [
         (&ovn, secured(plain.clone(), &["shop"]), "cannot end TLS"),
         (&ovn, referred(plain.clone(), "http://x/containers/1"), "cannot end TLS"),
-        (&amphora, empty, "there is no certificate in"),
+        (&amphora, empty, "has no certificate; Seaway changes nothing"),
         (&amphora, opaque, "for HTTP only"),
     ] {
         let told = scene.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(wish)));

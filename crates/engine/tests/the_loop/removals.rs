@@ -166,7 +166,7 @@ async fn nor_is_its_second_load_balancer_or_the_group_of_all_before_that_is_aske
     tokio::time::sleep(patience).await;
     assert_eq!(running.played.with(removed), [], "it wants both, and its ports are opened");
     let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
-    let of_second = |it: &&Problem| it.message.starts_with("its second load balancer");
+    let of_second = |it: &&Problem| it.message.starts_with("the second load balancer");
     let of_group = |it: &&Problem| it.message.starts_with("the security group");
     assert!(told.iter().any(|it| of_second(&it)) && told.iter().any(|it| of_group(&it)), "{told:?}");
     asked.says(Err("services is forbidden".to_owned()));

@@ -7,7 +7,7 @@ use seaway_manifests::{
     hint,
     object::{InvalidObject, UNTIL_CORRECTED},
 };
-use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
+use seaway_model::{About, Change, Kind, Name, ObjectRef, Problem, Reason};
 
 use super::{File, Folder, line_of};
 
@@ -65,14 +65,10 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
 /// The object and the field that a Problem is about: if it is a slice, who corrects it looks for the line there, and not at the
 /// Service that has the Problem.
 pub(super) fn subject(problem: &Problem) -> (ObjectRef, Name) {
-    let Some(rest) = problem.message.strip_prefix("EndpointSlice ") else {
-        return (problem.object.clone(), problem.field.clone());
-    };
-    let mut words = rest.split([' ', ':']);
-    let name = words.next().unwrap_or_default();
-    let annotation = words.find(|it| it.starts_with("seaway.dev/"));
-    let field = annotation.map_or("ports".to_owned(), |it| format!("metadata.annotations[{it}]"));
-    (ObjectRef::new(Kind::EndpointSlice, problem.object.namespace.clone(), name), field.into())
+    match &problem.about {
+        Some(About::Field(object, field)) => (object.clone(), field.clone()),
+        _ => (problem.object.clone(), problem.field.clone()),
+    }
 }
 
 /// Another sentence.
@@ -211,4 +207,23 @@ impl Folder {
 
 fn listing_name(dir: &std::path::Path) -> Name {
     super::listing::key(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_located_at_the_object_that_is_to_be_corrected_whatever_its_words() {
+        let object = |kind, name| ObjectRef::new(kind, "default", name);
+        let problem =
+            Problem::new(object(Kind::Service, "web"), Reason::NoSuchPort, "in other words").at("spec");
+        assert_eq!(subject(&problem), (object(Kind::Service, "web"), "spec".into()));
+        let slice = object(Kind::EndpointSlice, "web-1");
+        let of_slice = problem.clone().about(About::Field(slice.clone(), "ports".into()));
+        assert_eq!(subject(&of_slice), (slice.clone(), "ports".into()));
+        // What does not exist has no place.
+        let missing = problem.about(About::Missing(slice));
+        assert_eq!(subject(&missing), (object(Kind::Service, "web"), "spec".into()));
+    }
 }

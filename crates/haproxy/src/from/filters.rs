@@ -103,10 +103,15 @@ impl DocumentBuilder<'_> {
             extra.rules.push(HttpRule::DenyFrom(rule.denied.clone()));
         }
         if tls.is_some_and(|it| it.hsts.is_some()) {
-            self.unsupported(owner, "hsts", "HSTS of single hosts is left out: that of the listener holds");
+            self.unsupported(
+                owner,
+                "hsts",
+                "HAProxy sets HSTS for a listener, not for single hosts: the listener's \
+                 setting is used",
+            );
         }
         if rule.timeout.is_some() || rule.attempt_timeout.is_some() {
-            let what = "HAProxy has no limit of a whole request: timeouts of the rule are left out";
+            let what = "HAProxy has no timeout for a whole request: the timeouts of the rule are ignored";
             self.unsupported(owner, "spec.rules", what);
         }
         extra.retries = rule.retries;
@@ -117,14 +122,16 @@ impl DocumentBuilder<'_> {
                 return None;
             }
             match filter {
-                Filter::Mirror { .. } => {
-                    self.unsupported(owner, "spec.rules", "HAProxy mirrors no requests: left out")
-                }
+                Filter::Mirror { .. } => self.unsupported(
+                    owner,
+                    "spec.rules",
+                    "HAProxy cannot mirror requests: the RequestMirror filter is ignored",
+                ),
                 Filter::Cors(_) => {
                     self.unsupported(
                         owner,
                         "spec.rules",
-                        "CORS is left out: browsers show other origins nothing",
+                        "CORS is not served: browsers block requests of other origins",
                     );
                 }
                 _ => {}

@@ -50,14 +50,15 @@ impl DocumentBuilder<'_> {
     fn listener(&mut self, here: FrontendContext<'_>) {
         let listener = here.listener;
         if listener.l4 != L4::Tcp {
-            let what = format!("HAProxy serves no {}: port {} is left out", listener.l4, listener.port);
+            let what =
+                format!("HAProxy does not serve {}: port {} is not opened", listener.l4, listener.port);
             return self.unsupported(&listener.owner, "spec.ports", what);
         }
         let floating = floating(here.load_balancer);
         let is_reserved = self.wanted.unusable.ports.as_ref().is_some_and(|it| it.contains(listener.port));
         if is_reserved && !floating.is_empty() {
             let what = format!(
-                "port {} is reserved for the machine itself, and HAProxy would take it from there: it is left out",
+                "port {} is reserved for the machine itself, and HAProxy would take it: the port is not opened",
                 listener.port
             );
             self.problem(&listener.owner, "spec.ports", Reason::NotPermitted, what);
@@ -143,7 +144,9 @@ impl DocumentBuilder<'_> {
         let (mut exact, mut suffix) = (Vec::new(), Vec::new());
         for (host, to) in &tls.through {
             let [(pool, _)] = to.as_slice() else {
-                let what = format!("HAProxy passes TLS for {host} on to one pool only: the name is left out");
+                let what = format!(
+                    "HAProxy passes TLS for {host} through to one pool only: this host name is not served"
+                );
                 self.unsupported(&here.listener.owner, "host", what);
                 continue;
             };
@@ -195,7 +198,8 @@ impl DocumentBuilder<'_> {
                 true => pages.push((*status, self.page(body))),
                 false => {
                     let what = format!(
-                        "HAProxy has no page of its own for {status}, or the page is longer than 8 KiB"
+                        "HAProxy cannot replace the error page for {status}, or the page is longer than 8 KiB: \
+                             HAProxy's built-in page is sent"
                     );
                     self.unsupported(owner, "", what);
                 }

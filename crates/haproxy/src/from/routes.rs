@@ -179,10 +179,8 @@ impl DocumentBuilder<'_> {
 
     fn unmatched(&mut self, rule: &Rule, what: &str) {
         let then = match is_guarded(rule) {
-            true => {
-                "the rule restricts who is served, or is closed, so all that it could be about is answered by 503"
-            }
-            false => "the rule is left out, and the next that fits is followed",
+            true => "the rule restricts access, so all requests that it might match get 503",
+            false => "the rule is not served, and requests match the next rule",
         };
         self.unsupported(
             &rule.owner,

@@ -47,7 +47,7 @@ impl DocumentBuilder<'_> {
             self.unsupported(
                 owner,
                 "max-connections",
-                "HAProxy limits connections by port, not by Service: left out",
+                "HAProxy limits connections by port, not by Service: the limit is ignored",
             );
         }
         let (idle, answer) = (http.idle.unwrap_or(timeouts.idle), http.answer.unwrap_or(timeouts.answer));
@@ -158,7 +158,8 @@ impl DocumentBuilder<'_> {
             Trust::CaBundle(_) => None,
         };
         if trust.is_none() || bad > 0 {
-            let what = "members cannot be verified: there is no certificate of an authority that can be read, or a name that is no host name. They get nothing";
+            let what = "certificates of members cannot be verified: the CA certificate cannot be read, or the name is \
+                 not a host name. Members get no requests";
             self.problem(&pool.owner, "backend-tls", Reason::BadCertificate, what.to_owned());
             return None;
         }
@@ -168,7 +169,8 @@ impl DocumentBuilder<'_> {
     fn compression(&mut self, pool: &Pool, is_http: bool) -> Option<Vec<Key>> {
         let wanted = pool.http.compression.as_ref().filter(|_| is_http)?;
         if !wanted.private {
-            let what = "HAProxy would compress what is for one client, too, from which secrets can be guessed: nothing is compressed";
+            let what = "HAProxy would also compress private responses, which can leak secrets (BREACH): responses are \
+                 not compressed";
             self.unsupported(&pool.owner, "compress", what);
             return None;
         }

@@ -17,8 +17,7 @@ impl DocumentBuilder<'_> {
     pub(super) fn tls(&mut self, here: &FrontendContext<'_>, tls: &TlsByName) -> Option<BindTls> {
         let owner = &here.listener.owner;
         if !tls.through.is_empty() {
-            let what =
-                "HAProxy cannot end TLS and pass it on at one port: names that are passed on are left out";
+            let what = "HAProxy cannot terminate TLS and pass it through at one port: host names with passthrough are not served";
             self.unsupported(owner, "tls-passthrough", what);
         }
         if !tls.validations.is_empty() {
@@ -59,7 +58,8 @@ impl DocumentBuilder<'_> {
             }
         }
         if entries.is_empty() {
-            let what = format!("no certificate can be used at port {}: it is closed", here.listener.port);
+            let what =
+                format!("no certificate can be used at port {}: the port is closed", here.listener.port);
             self.problem(owner, "tls", Reason::NoSuchSecret, what);
             return None;
         }
@@ -91,7 +91,7 @@ impl DocumentBuilder<'_> {
                     self.problem(&here.listener.owner, "client-authorities", Reason::NoSuchSecret, what);
                     return None;
                 };
-                let what = "members get no Client-Cert from HAProxy: they cannot tell who the client is";
+                let what = "HAProxy sends no Client-Cert header: members cannot tell who the client is";
                 self.unsupported(&here.listener.owner, "client-authorities", what);
                 let name = file(&clients.authorities);
                 self.document.authorities.insert(name.clone(), held.authorities.clone());
@@ -108,7 +108,7 @@ impl DocumentBuilder<'_> {
             || !is_pem(&held.chain, "CERTIFICATE")
             || !key.contains("KEY-----")
         {
-            let what = format!("{object} cannot be used for TLS: it is left out");
+            let what = format!("{object} cannot be used for TLS: this certificate is not served");
             self.problem(&here.listener.owner, "tls", Reason::BadCertificate, what);
             return None;
         }

@@ -84,7 +84,7 @@ fn a_file_or_a_folder_of_others_is_never_written_over() {
     let mut document = place.document();
     place.add_backend(&mut document, BACKENDS);
     let refused = place.serve(&haproxy, &document).expect_err("refused");
-    assert!(refused.contains("is not of Seaway"), "{refused}");
+    assert!(refused.contains("was not written by Seaway"), "{refused}");
     assert_eq!(fs::read_to_string(place.config()).expect("it is there"), "# mine\nglobal\n");
 }
 

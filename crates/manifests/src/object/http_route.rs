@@ -173,19 +173,16 @@ fn rule(item: &Field<'_>, namespace: &Name, judge: Validator) -> RouteRule {
             let below = format!("{}.matches[", item.path());
             let unknown = unknown(&["spec", "rules"], item);
             let unknown = unknown.into_iter().filter(|it| !it.field.starts_with(&below));
-            rule.unsupported.extend(unread(faults.into_sorted().into_iter().chain(unknown)));
+            rule.unsupported.extend(unread(faults.into_sorted_within_limits().into_iter().chain(unknown)));
         }
     }
     rule
 }
 
 /// What an API server accepted and this version cannot read. That there is more than this version would accept is no reason not
-/// to follow it.
+/// to follow it: those faults are not among these.
 fn unread(faults: impl IntoIterator<Item = ValidationError>) -> impl Iterator<Item = UnsupportedField> {
-    let limits = ["Too many: ", "Too long: "];
-    let faults =
-        faults.into_iter().filter(move |it| !limits.iter().any(|limit| it.message.starts_with(limit)));
-    faults.map(|ValidationError { field, message, .. }| UnsupportedField {
+    faults.into_iter().map(|ValidationError { field, message, .. }| UnsupportedField {
         field: field.into(),
         what: format!("what this version of Seaway cannot read ({message})").into(),
     })
@@ -211,7 +208,8 @@ fn accepted_matches(list: &Field<'_>, unsupported: &mut Vec<UnsupportedField>) -
         let faults = ValidationErrors::default();
         let read = matches::read(&item.with_errors(&faults));
         let unknown = unknown(&["spec", "rules", "matches"], &item);
-        let unread: Vec<UnsupportedField> = unread(faults.into_sorted().into_iter().chain(unknown)).collect();
+        let unread: Vec<UnsupportedField> =
+            unread(faults.into_sorted_within_limits().into_iter().chain(unknown)).collect();
         if unread.is_empty() {
             matches.push(read);
         }

@@ -129,7 +129,7 @@ fn annotations(field: &Field<'_>) -> Labels {
         }
     }
     if bytes > ANNOTATIONS_BYTES {
-        field.error(format!("Too long: may not be more than {ANNOTATIONS_BYTES} bytes"));
+        field.too_long(ANNOTATIONS_BYTES);
     }
     annotations
 }

@@ -97,7 +97,8 @@ pub struct BgpPeer {
 
 /// Of an object of MetalLB itself, so once, however many Services have addresses that it is about.
 pub fn unsupported_announcement_problem(object: ObjectRef) -> Problem {
-    let message = "Seaway does not act on it: of pools of MetalLB, Seaway announces no addresses, neither by ARP or NDP nor by BGP";
+    let message =
+        "Seaway does not act on it: of pools of MetalLB, Seaway announces no addresses by ARP, NDP or BGP";
     Problem::new(object, Reason::Unsupported, message).fix(
         "Leave MetalLB's speaker running if it announces these addresses; or use an AddressPool with announce: l2 or bgp, and write \
          what the object says as one of the same kind with apiVersion: seaway.dev/v1alpha1. Delete the object when nothing uses it \

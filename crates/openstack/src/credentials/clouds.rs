@@ -148,7 +148,7 @@ impl CloudEntry {
             match (&*key, &entry.value.value) {
                 ("auth" | "regions", _) | (_, Value::Null) => {}
                 ("profile" | "cloud", _) => self.warnings.push(format!(
-                    "{place}: {key}: Seaway knows no vendor profiles: write auth_url and the other options here"
+                    "{place}: {key}: Seaway does not support vendor profiles: write auth_url and the other options here"
                 )),
                 (_, Value::Text(text)) => {
                     // An old client took several regions, divided by commas.
@@ -171,7 +171,7 @@ impl CloudEntry {
     /// The one asked for, else the first; each a name, or a name with values of its own.
     fn put_region(&mut self, file: &File, regions: &Node, wanted: Option<&str>) -> Result<(), Error> {
         let Value::List(items) = &regions.value else {
-            return Err(option_error(&file.place(regions.at), "regions", "this has to be a list"));
+            return Err(option_error(&file.place(regions.at), "regions", "must be a list"));
         };
         for item in items {
             let name = match &item.value {

@@ -57,7 +57,7 @@ impl Ini {
             }
             if let Some(header) = line.strip_prefix('[') {
                 ini.sections.push(
-                    header_of(header, at).ok_or(broken("this is no section: [Name] or [Name \"sub\"]"))?,
+                    header_of(header, at).ok_or(broken("not a section: write [Name] or [Name \"sub\"]"))?,
                 );
                 continue;
             }
@@ -69,15 +69,16 @@ impl Ini {
             let value = match rest.strip_prefix('=') {
                 _ if key.is_empty() => {
                     return Err(broken(
-                        "this line does not begin with a key (letters, digits, `-`, `_`, `.`), a [section], or `#` or `;` for a comment",
+                        "the line does not begin with a key (letters, digits, `-`, `_`, `.`), a [section], or `#` or \
+                             `;` for a comment",
                     ));
                 }
                 Some(value) => value_of(value, &mut lines).map_err(broken)?,
                 None if rest.is_empty() || rest.starts_with(['#', ';']) => "true".to_owned(),
-                None => return Err(broken("between key and value there has to be `=`")),
+                None => return Err(broken("write `=` between key and value")),
             };
             let Some(section) = ini.sections.last_mut() else {
-                return Err(broken("there is no [section] above this key"));
+                return Err(broken("the key is not in a [section]: write the section above it"));
             };
             section.entries.push(Entry { key: key.to_owned(), line: at, value: value.into() });
         }

@@ -66,7 +66,9 @@ fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
         Class::Broken | Class::Busy if page => Some(format!(
             "the proxy in front of {service} gets no reply from it: ask its operators whether it runs"
         )),
-        Class::Broken => Some(format!("something failed within {service}: its operators find it in its log")),
+        Class::Broken => {
+            Some(format!("{service} failed internally: its operators find the cause in the log of {service}"))
+        }
         Class::Busy => Some(format!(
             "{service} is overloaded or limits the rate of requests: if this continues, ask its operators"
         )),
@@ -75,7 +77,8 @@ fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
              and whether auth_url is the Keystone that it uses"
         )),
         Class::Unsupported => Some(format!(
-            "this version of {service}, or its provider, cannot do it: `seaway openstack check` lists what can be done"
+            "this version of {service}, or its provider, does not support the request: `seaway openstack check` lists \
+                 what can be done"
         )),
         Class::Quota { what } => {
             // It tells of ports, too, of which its providers found too few.

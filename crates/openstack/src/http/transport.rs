@@ -191,7 +191,7 @@ fn read(file: &Located<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error
 
 fn no_pem(file: &Located<std::path::PathBuf>, what: &str, lacks: &str) -> Error {
     let path = file.value.display();
-    Error::new(Class::Credentials, format!("the {what} {path} has {lacks} in it"))
+    Error::new(Class::Credentials, format!("the {what} {path} has {lacks}"))
         .with_fix(format!("the file has to be PEM; the path comes from {}", file.place))
 }
 

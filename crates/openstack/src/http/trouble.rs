@@ -125,7 +125,7 @@ impl RequestDescription<'_> {
                 format!("{host} ended the connection while it was being made")
             }
             Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable) => {
-                format!("there is no route to {host}")
+                format!("this machine has no route to {host}")
             }
             _ => format!("no connection to {host}"),
         };

@@ -80,7 +80,7 @@ impl Catalog {
             (None, region) => {
                 let there: BTreeSet<&str> = ours.iter().filter_map(|it| it.region()).collect();
                 let (wanted, place) = region.as_ref().map_or(("", ""), |it| (&it.value, &it.place.0));
-                Err(Error::new(Class::NoRegion, format!("there is no {service} in region {wanted:?}"))
+                Err(Error::new(Class::NoRegion, format!("the cloud has no {service} in region {wanted:?}"))
                     .with_fix(format!("set the region ({place}) to one of: {}", listed(there))))
             }
         }

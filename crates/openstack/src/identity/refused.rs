@@ -66,7 +66,7 @@ fn advice(said: &str) -> &'static str {
 
 fn application_credential(answer: &HttpReply) -> (String, String) {
     let message = if answer.status == 404 {
-        "there is no such application credential: it was deleted, or its id or name is wrong"
+        "the application credential does not exist: it was deleted, or its id or name is wrong"
     } else {
         "Keystone does not take the application credential: it has expired, or its secret is wrong"
     };

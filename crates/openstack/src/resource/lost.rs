@@ -65,7 +65,7 @@ impl<R: Creatable> Collection<R> {
             Error::new(
                 Class::Lost,
                 format!(
-                    "the {} {which} was created, but the reply to its creation is not understood",
+                    "the {} {which} was created, but Seaway cannot read the response to its creation",
                     R::NAMES.one
                 ),
             )

@@ -98,7 +98,7 @@ impl<V: View> Pages<V> {
         }
         // Whoever begins anew comes to something new after as many pages as there were, if there is anything.
         if next.is_some() && self.stale > self.fresh.max(1) {
-            let why = "the pages of the list repeat: the last one links to an earlier one".to_owned();
+            let why = "the pages of the list form a loop: the last page links to an earlier one".to_owned();
             return Err(unexpected_reply(
                 V::Viewed::SERVICE,
                 V::Viewed::NAMES.list,

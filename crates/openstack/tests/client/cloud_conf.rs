@@ -175,7 +175,7 @@ fn cloud_conf_may_send_us_to_clouds_yaml_and_counts_more() {
 fn mistakes_in_cloud_conf_are_told_by_line() {
     let machine = Machine::new();
     for (text, told) in [
-        ("[Global\n", "./cloud.conf:1: this is no section"),
+        ("[Global\n", "./cloud.conf:1: not a section"),
         ("[Global]\nauth-url=k\n", "./cloud.conf:2: auth_url: \"k\" has to begin with http://"),
         ("[Global]\nauth-url=http://k\nusername=u\n", "[Global] of ./cloud.conf has no password; "),
         (

@@ -323,7 +323,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
         (without(2), "cloud \"a\" of ./clouds.yaml has no password; set it (OS_PASSWORD), "),
         (
             with("    auth_type: v3oidcpassword"),
-            "./clouds.yaml:7: auth_type: \"v3oidcpassword\" is not known here: ",
+            "./clouds.yaml:7: auth_type: \"v3oidcpassword\" is not supported: ",
         ),
         (
             with("    identity_api_version: 4"),
@@ -342,7 +342,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
             with("    key: k.pem"),
             "./clouds.yaml:7: key: cert, the client certificate for this key, is not set: set it too, or remove key",
         ),
-        (with("    regions: R1"), "./clouds.yaml:7: regions: this has to be a list"),
+        (with("    regions: R1"), "./clouds.yaml:7: regions: must be a list"),
         (
             with("    username: x"),
             "./clouds.yaml:7: key \"username\" already set in map, at line 4; the file has to be YAML",
@@ -383,7 +383,7 @@ fn what_is_not_used_is_told_and_does_no_harm() {
         [
             "./clouds.yaml:10: networks is not used here",
             "./clouds.yaml:8: volume_api_version is not used here",
-            "./clouds.yaml:9: profile: Seaway knows no vendor profiles: write auth_url and the other \
+            "./clouds.yaml:9: profile: Seaway does not support vendor profiles: write auth_url and the other \
              options here",
         ]
     );

@@ -189,6 +189,6 @@ pub(crate) async fn a_credential_that_ended_is_told(
     expire(id).await;
     assert_eq!(told(site.by_credential(id, "s3cret").await), ended);
     let gone = told(site.by_credential("0123456789abcdef0123456789abcdef", "s3cret").await);
-    assert!(gone.starts_with("sign in: there is no such application credential: it was deleted"), "{gone}");
+    assert!(gone.starts_with("sign in: the application credential does not exist: it was deleted"), "{gone}");
     Ok(())
 }

@@ -128,7 +128,7 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
     .await;
     sign_in_fails(
         Class::Broken,
-        "sign in: Keystone answered 500; something failed within Keystone: its operators find it in its log",
+        "sign in: Keystone answered 500; Keystone failed internally: its operators find the cause in the log of Keystone",
         |_| Act::Json(500, json!({})),
     )
     .await;

@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[RATE_KEY],
-        help: "what makes requests those of one client: address (default; of IPv6 the /64), header:NAME or cookie:NAME; without it, \
+        help: "what identifies a client: address (default; of IPv6 the /64), header:NAME or cookie:NAME; without it, \
                its address",
         set: |wishes, text| {
             let key = match text.split_once(':') {

@@ -69,7 +69,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PROBE_KIND],
-        help: "what members are probed by: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP; of single ports: 443:TLS-HELLO (clouds)",
+        help: "how members are probed: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP; of single ports: \
+             443:TLS-HELLO (clouds)",
         set: |wishes, text| {
             wishes.cloud.probe_at = PerPort::read(text, probe_kind)?;
             wishes.cloud.probe.kind = wishes.cloud.probe_at.others();

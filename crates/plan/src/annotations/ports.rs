@@ -29,13 +29,13 @@ impl<T: Clone> PerPort<T> {
             let of_port = part.split_once(':').filter(|(_, rest)| !rest.starts_with("//"));
             let Some((port, value)) = of_port else {
                 if others.replace(one(&part)?).is_some() {
-                    return Err("there are two values for all ports".to_owned());
+                    return Err("the annotation has two values for all ports".to_owned());
                 }
                 continue;
             };
             let (port, value) = (port_named(port.trim()), one(value.trim())?);
             if said.iter().any(|(it, _)| *it == port) {
-                return Err(format!("there are two values for port {}", shown(&port)));
+                return Err(format!("the annotation has two values for port {}", shown(&port)));
             }
             said.push((port, value));
         }

@@ -61,7 +61,7 @@ const IN_CLOUDS: [&str; 8] = [
 
 /// Which place a Service has at the front door, or whether it has one.
 const PLACES: [&str; 3] = [HOST, PATH, FRONT_DOOR];
-pub(super) const NO_PLACE: &str = "it has no place at the front door until this is corrected";
+pub(super) const NO_PLACE: &str = "the front door does not serve the Service until this is corrected";
 
 /// Whether an annotation of that name protects: a Service that means to have it is not to be served without.
 pub fn protects(name: &str) -> bool {

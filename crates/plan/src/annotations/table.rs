@@ -403,7 +403,7 @@ pub(super) const ROWS: &[Row] = &[
                 limit.wait = duration(text)?;
                 Ok(())
             }
-            None => Err(format!("there is no queue without {MEMBER_CONNECTIONS}")),
+            None => Err(format!("a queue needs {MEMBER_CONNECTIONS}")),
         },
     },
     Row {

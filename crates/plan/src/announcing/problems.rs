@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use seaway_model::{
-    Kind, Name, ObjectRef, Problem, Reason,
+    About, Kind, Name, ObjectRef, Problem, Reason,
     fact::{
         AddressPool, AdvertisementScope, AnnouncementObject, BgpAdvertisement, BgpPeer, Labels,
         unsupported_announcement_problem,
@@ -53,7 +53,7 @@ impl AnnouncingObjects {
         let unknown = it.peers.iter().enumerate().filter(|(_, name)| !known.contains(name));
         unknown
             .map(|(at, name)| {
-                Problem::new(object.clone(), Reason::NotFound, format!("there is no BGPPeer {name}"))
+                Problem::new(object.clone(), Reason::NotFound, format!("BGPPeer {name} does not exist"))
                     .at(format!("spec.peers[{at}]"))
                     .fix("Create the BGPPeer, or correct the name.")
             })
@@ -134,7 +134,7 @@ impl AnnouncingObjects {
         let mut all = Vec::new();
         let object = || it.object.clone();
         if let Some(name) = peer.bfd.as_ref().filter(|name| self.profile(name).is_none()) {
-            let message = format!("there is no BFDProfile {name}; the session continues without BFD");
+            let message = format!("BFDProfile {name} does not exist; the session continues without BFD");
             let problem = Problem::new(object(), Reason::NotFound, message).at("spec.bfdProfile");
             all.push(problem.fix("Create the BFDProfile, or correct the name."));
         }
@@ -144,20 +144,26 @@ impl AnnouncingObjects {
                  the session"
             );
             let problem = Problem::new(object(), Reason::Duplicate, message).at("spec");
-            all.push(problem.fix("Remove one of the two, or change hostSelectors so that no host has both."));
+            all.push(
+                problem.fix(
+                    "Remove one of the two, or change hostSelectors so that they select no common host.",
+                ),
+            );
         }
         if let Some(secret) = peer.password.as_ref().filter(|_| !is_cluster) {
             let password = self.password(secret, false);
             let what = match () {
-                () if password.value.is_none() => Some("; there is no session"),
+                () if password.value.is_none() => Some("; Seaway starts no session"),
                 () if self.lost.contains(&password.secret) => {
                     Some("; sessions use the last one until a restart")
                 }
                 () => None,
             };
             if let Some(what) = what {
-                let message = format!("{} is not there, or has no key password{what}", password.secret);
-                let problem = Problem::new(object(), Reason::NoSuchSecret, message).at("spec.passwordSecret");
+                let message = format!("{} does not exist, or has no key password{what}", password.secret);
+                let problem = Problem::new(object(), Reason::NoSuchSecret, message)
+                    .about(About::Missing(password.secret.clone()))
+                    .at("spec.passwordSecret");
                 all.push(
                     problem
                         .fix("Write a Secret of that name with stringData: {password: …} into the folder."),
@@ -194,8 +200,7 @@ impl AnnouncingObjects {
         let asking = pools.iter().filter(|it| it.announce == Some(seaway_model::AnnounceMode::Bgp));
         asking
             .map(|it| {
-                let message =
-                    "the addresses of this pool are to be announced by BGP, and there is no BGPPeer";
+                let message = "the addresses of this pool are to be announced by BGP, but no BGPPeer exists";
                 Problem::new(it.object.clone(), Reason::NotFound, message)
                     .at("spec.announce")
                     .fix("Create a BGPPeer: docs/bgp.md has an example.")
@@ -207,7 +212,7 @@ impl AnnouncingObjects {
 fn scope_problems(object: &ObjectRef, scope: &AdvertisementScope, pools: &[&AddressPool]) -> Vec<Problem> {
     let mut all = Vec::new();
     if scope.unclear {
-        let message = "a part of this object is not understood, so the object announces nothing";
+        let message = "a part of this object is invalid, so the object announces nothing";
         let problem = Problem::new(object.clone(), Reason::Invalid, message).at("spec");
         all.push(problem.fix("Correct the fields that the other Problems of the object name."));
     }
@@ -215,7 +220,7 @@ fn scope_problems(object: &ObjectRef, scope: &AdvertisementScope, pools: &[&Addr
         let field = format!("spec.addressPools[{at}]");
         let Some(pool) = pools.iter().find(|it| it.object.name == *name) else {
             let problem =
-                Problem::new(object.clone(), Reason::NotFound, format!("there is no AddressPool {name}"));
+                Problem::new(object.clone(), Reason::NotFound, format!("AddressPool {name} does not exist"));
             all.push(problem.at(field).fix("Create the AddressPool, or correct the name."));
             continue;
         };
@@ -268,9 +273,7 @@ fn outside_of_pools(object: &ObjectRef, it: &BgpAdvertisement, pools: &[&Address
                 pool.object.name
             );
             let problem = Problem::new(object.clone(), Reason::Invalid, message).at(field);
-            all.push(
-                problem.fix("Choose a greater length, or let the pool have whole networks of this length."),
-            );
+            all.push(problem.fix("Choose a greater length, or give the pool whole networks of this length."));
         }
     }
     all

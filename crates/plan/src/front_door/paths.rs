@@ -73,7 +73,7 @@ impl PathOwners {
         let why = if *is_recorded { "which claimed it first" } else { "whose object is older" };
         Some(match is_pattern(asked) {
             true => {
-                format!("this regular expression may match a path that belongs to another namespace, {why}")
+                format!("the regular expression may match a path that belongs to another namespace, {why}")
             }
             false => format!("path {path} belongs to another namespace, {why}"),
         })

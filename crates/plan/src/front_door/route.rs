@@ -389,7 +389,7 @@ impl Reader<'_> {
                     format!(
                         "{pattern:?} is a regular expression that is too large: its automaton has more than 256 KiB"
                     ),
-                    "Repeat less, above all after .* or another part that may be any text, as in .*a.{30}. Until \
+                    "Use fewer repetitions, especially after .* or another part that matches any text, as in .*a.{30}. Until \
                      it is corrected the rule answers 500.",
                 ),
             };

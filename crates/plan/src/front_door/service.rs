@@ -73,10 +73,11 @@ impl NotAttachedReason {
             }
             NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
             NotAttachedReason::Guarded(GuardSource::ByRoute) => {
-                "an HTTPRoute that protects leads to it, and the path of its name would bypass that; seaway.dev/front-door: \"true\" serves it there"
+                "an HTTPRoute protects this Service, and the path of its name would bypass the route; seaway.dev/front-door: \"true\" serves it there"
             }
             NotAttachedReason::Guarded(GuardSource::AsksForOthers) => {
-                "it answers seaway.dev/forward-auth of another Service; seaway.dev/front-door: \"true\" serves it to clients, too"
+                "the Service answers seaway.dev/forward-auth of another Service, so clients do not reach it; \
+     seaway.dev/front-door: \"true\" serves it to clients, too"
             }
         }
     }

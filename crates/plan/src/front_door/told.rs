@@ -86,7 +86,8 @@ impl FrontDoor {
         match (guest.requires_certificates(), guest.redirect) {
             _ if !leads => None,
             (true, _) => {
-                let what = "no client is served: a certificate is asked for by TLS alone, and the front door has no certificate of its own";
+                let what = "no client is served: client certificates need TLS, and the front door has no certificate of \
+                     its own";
                 let problem = Problem::new(object, Reason::NoSuchSecret, what);
                 Some(problem.at(guest.clients_field.clone()).fix(NAME_A_CERTIFICATE))
             }

@@ -170,7 +170,7 @@ impl World {
             );
         }
         if self.announcing.peers().next().is_none() {
-            let message = format!("{ip} is to be announced by BGP, and there is no BGPPeer");
+            let message = format!("{ip} is to be announced by BGP, but no BGPPeer exists");
             return (AnnouncedReason::BgpFailed, message);
         }
         let peers = || {
@@ -271,7 +271,7 @@ fn why(it: &PeerReport) -> &str {
     match (it.what, it.detail.as_str()) {
         (PeerProgress::NoPassword, "") => "the password of the session cannot be read",
         (PeerProgress::NotPermitted, "") => "the host lacks a capability",
-        (_, "") => "the host reports no reason; look at its log",
+        (_, "") => "the host reports no reason; see the log of seaway on that host",
         (_, detail) => detail,
     }
 }

@@ -134,8 +134,8 @@ fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
         ("224.0.0.1", "not the address of a single machine"),
         ("192.0.2.10", "an address that Seaway publishes"),
         ("172.17.0.1", "an address that host edge-1 reports as its own"),
-        ("192.0.2.5", "an address of Node edge-1, and the endpoint does not carry its nodeName"),
-        ("192.0.2.6", "an address of Node b, and the endpoint does not carry its nodeName"),
+        ("192.0.2.5", "an address of Node edge-1, and the endpoint does not have its nodeName"),
+        ("192.0.2.6", "an address of Node b, and the endpoint does not have its nodeName"),
         ("10.96.7.7", "the ClusterIP of a Service of another namespace;"),
         ("fd00:96::7", "the ClusterIP of a Service of another namespace;"),
         ("10.96.0.1", "the ClusterIP of Service default/kubernetes;"),
@@ -317,8 +317,8 @@ fn in_a_folder_the_machine_may_be_a_member() {
 #[test]
 fn the_bridge_of_a_node_without_a_host_is_a_member_only_as_a_pod_and_at_no_reserved_port() {
     let pods = &["10.244.7.0/24", "fd00:10:244:7::/64"];
-    let told = "10.244.7.1:9090 (from EndpointSlice default/shop-1) is the first address of the pods of Node c, where its bridge \
-                is, and the endpoint carries no nodeName";
+    let told = "10.244.7.1:9090 (from EndpointSlice default/shop-1) is the first address of the pod network of Node c, which is its \
+                bridge, and the endpoint has no nodeName";
     for (rules, port, endpoint, expected) in [
         (CLUSTER, 9090, endpoint("10.244.7.1"), Err(told)),
         (CLUSTER, 9090, endpoint("10.244.7.2"), Ok("10.244.7.2:9090")),
@@ -326,9 +326,9 @@ fn the_bridge_of_a_node_without_a_host_is_a_member_only_as_a_pod_and_at_no_reser
         // Where a CNI goes by other networks than those of Nodes.
         (CLUSTER, 9090, on("b", "10.244.7.1"), Ok("10.244.7.1:9090")),
         (CLUSTER, 9090, on("nowhere", "10.244.7.1"), Err(told)),
-        (CLUSTER, 10250, on("c", "10.244.7.1"), Err("a port of Node c that is reserved for itself")),
-        (CLUSTER, 9090, endpoint("fd00:10:244:7::1"), Err("the first address of the pods of Node c")),
-        (CLUSTER, 9090, endpoint("::ffff:10.244.7.1"), Err("the first address of the pods of Node c")),
+        (CLUSTER, 10250, on("c", "10.244.7.1"), Err("a port that is reserved for Node c itself")),
+        (CLUSTER, 9090, endpoint("fd00:10:244:7::1"), Err("the first address of the pod network of Node c")),
+        (CLUSTER, 9090, endpoint("::ffff:10.244.7.1"), Err("the first address of the pod network of Node c")),
         (MemberRules::default(), 10250, endpoint("10.244.7.1"), Ok("10.244.7.1:10250")),
     ] {
         let its = slice("shop", ("", port), vec![endpoint.clone()]);

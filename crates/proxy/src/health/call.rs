@@ -226,7 +226,7 @@ fn question(service: &str) -> Vec<u8> {
 fn judge(status: Option<u32>, message: &[u8]) -> CheckResult {
     match status {
         Some(0) => {}
-        Some(12) => return CheckResult::Failed("does not know grpc.health.v1".into()),
+        Some(12) => return CheckResult::Failed("does not implement grpc.health.v1".into()),
         Some(5) => return CheckResult::Failed("does not know that service".into()),
         Some(code) => return CheckResult::Failed(format!("answered gRPC status {code}")),
         None => return CheckResult::Failed("answered without a gRPC status".into()),

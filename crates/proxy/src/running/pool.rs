@@ -265,7 +265,7 @@ impl RunningPool {
         self.uneven_until.fetch_max(until.saturating_add(warming.as_millis() as u64), Relaxed);
         if let Some(requests) = self.requests.get() {
             let seconds = until.saturating_sub(now) as f64 / 1000.0;
-            requests.ejected(self, member.at, until, format!("{reason}, left out for {seconds} s"));
+            requests.ejected(self, member.at, until, format!("{reason}, gets no requests for {seconds} s"));
         }
     }
 

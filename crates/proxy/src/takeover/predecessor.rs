@@ -93,7 +93,7 @@ impl HandoverListener {
                 match epoll.wait(&mut events, None) {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return tracing::error!(%error, "take-over: no successor can connect"),
+                    Err(error) => return tracing::error!(%error, "handover: no new process can connect"),
                 }
                 if (0..events.len()).any(|index| events.at(index).token == 1) {
                     return;
@@ -104,7 +104,7 @@ impl HandoverListener {
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "take-over failed; this process continues to serve")
+                        tracing::warn!(%error, "handover failed; this process continues to serve")
                     }
                 }
             }
@@ -136,7 +136,7 @@ fn hand_over(
     let mut peer = HandoverSocket::new(socket, SHORTLY)?;
     let mut refuse = |peer: &HandoverSocket, reason: String| {
         if *refused_last != reason {
-            tracing::warn!(process, "take-over refused: {reason}");
+            tracing::warn!(process, "handover refused: {reason}");
             refused_last.clone_from(&reason);
         }
         peer.send(&Message::Refused { reason }, &[])
@@ -152,7 +152,7 @@ fn hand_over(
         Some((Message::Hello { version, newest, .. }, _)) => {
             let newest = newest.unwrap_or(version);
             let reason = format!(
-                "the new process speaks versions {version} to {newest} of the hand-over, this one versions {OLDEST} to {NEWEST}"
+                "the new process speaks versions {version} to {newest} of the handover, this one versions {OLDEST} to {NEWEST}"
             );
             refuse(&peer, reason)?;
             return Ok(false);
@@ -164,7 +164,7 @@ fn hand_over(
         refuse(&peer, reason)?;
         return Ok(false);
     }
-    tracing::info!(process, "take-over: a successor has connected");
+    tracing::info!(process, "handover: a new process has connected");
     predecessor.tell(HandoverPhase::Asked);
     let lock = predecessor.lock_for(who.as_ref());
     let is_lent = matches!(lock, Ok(Some(_)));
@@ -206,7 +206,7 @@ fn pass_all(
         }
         Ok(None) => {
             tracing::warn!(
-                "take-over failed: the successor ended before it served; this process continues to serve"
+                "handover failed: the new process ended before it served; this process continues to serve"
             );
             return Ok(false);
         }
@@ -226,7 +226,7 @@ fn pass_all(
     if peer.send(&Message::Yours, &[]).is_err() {
         shared.send_to_workers(&WorkerCommand::Thaw);
         tracing::warn!(
-            "take-over failed: the successor died at the last moment; this process continues to serve"
+            "handover failed: the new process ended at the last moment; this process continues to serve"
         );
         return Ok(false);
     }
@@ -235,7 +235,7 @@ fn pass_all(
     }
     shared.send_to_workers(&WorkerCommand::Relinquish);
     shared.stop_accepting();
-    tracing::info!("take-over: the successor serves; connections here are drained");
+    tracing::info!("handover: the new process serves; connections of this process are drained");
     Ok(true)
 }
 

@@ -29,7 +29,7 @@ pub enum TakeoverError {
     /// It goes on serving: this process must not.
     #[error("the running process keeps its sockets: {reason}")]
     Refused { reason: String },
-    #[error("the take-over broke off; the running process continues to serve")]
+    #[error("the handover broke off; the running process continues to serve")]
     Broken(#[from] io::Error),
 }
 
@@ -96,7 +96,7 @@ fn report_unknown(what: &str, count: usize) {
     if count > 0 {
         tracing::warn!(
             count,
-            "take-over: {what} of the previous process are of a kind that this version does not know; they are not \
+            "handover: {what} of the previous process are of a kind that this version does not know; they are not \
              taken over"
         );
     }
@@ -128,7 +128,7 @@ impl Takeover {
                 tcp.filter_map(|((at, _), it)| Some((*at, open::place_elsewhere(*at, it)?))).collect();
             let count = elsewhere.len();
             if let Some(Err(error)) = (count > 0).then(|| steering.adopt(elsewhere)) {
-                tracing::warn!(count, %error, "take-over: clients cannot be steered to sockets of the previous process");
+                tracing::warn!(count, %error, "handover: clients cannot be steered to sockets of the previous process");
             }
         }
         shared
@@ -171,13 +171,13 @@ impl Takeover {
         // What is not opened here is not wanted any more.
         let unwanted = std::mem::take(&mut *shared.inherited.lock().unwrap_or_else(PoisonError::into_inner));
         for (at, l4) in unwanted.keys() {
-            tracing::info!(%at, %l4, "take-over: a socket of the previous process is closed; no listener uses it");
+            tracing::info!(%at, %l4, "handover: a socket of the previous process is closed; no listener uses it");
             let steering = shared.steering.get().filter(|_| *l4 == L4::Tcp);
             if let Some(Err(error)) = steering.map(|it| it.remove(*at)) {
                 tracing::warn!(%at, %error, "nftables still directs clients to a socket that is closed");
             }
         }
-        tracing::info!(flows = count, "take-over done");
+        tracing::info!(flows = count, "handover done");
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Takeover {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !std::mem::replace(&mut is_logged, true) {
                         tracing::warn!(
-                            "take-over: the running process does not answer; this one waits until it does, or ends"
+                            "handover: the running process does not answer; this one waits until it does, or ends"
                         );
                     }
                 }

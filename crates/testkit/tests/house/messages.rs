@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Phrases that a reader has to think about, and what to say instead. A line that ends in `// plain` may have one.
-const REFUSED: [(&str, &str); 22] = [
+const REFUSED: [(&str, &str); 25] = [
     ("all the same", "still, or nothing"),
     ("anew", "again"),
     ("are told", "get an event, are reported"),
@@ -23,7 +23,9 @@ const REFUSED: [(&str, &str); 22] = [
     ("for ever", "forever, permanently"),
     ("given up", "released, stopped"),
     ("gives up", "releases, stops"),
+    ("go on", "continue"),
     ("goes on", "stays in use, continues"),
+    ("hand-over", "handover"),
     ("here and there", "name the places"),
     ("in the open", "plaintext, without TLS"),
     ("in vain", "without an answer, without effect"),
@@ -33,6 +35,7 @@ const REFUSED: [(&str, &str); 22] = [
     ("left alone", "not changed"),
     ("nobody", "no member, no controller, no client"),
     ("somebody", "name it: a client, another controller, the operator"),
+    ("take-over", "handover; the flag stays --take-over"),
     ("vouch", "sign, trust"),
     ("what is there", "name it"),
     ("whoever", "name it: the controller that, a client that"),
@@ -117,6 +120,8 @@ fn phrases_are_whole_words_of_any_case_and_reasons_those_of_the_same_call() {
     let phrases = |text| refused(text).map(|(phrase, _)| phrase).collect::<Vec<_>>();
     assert_eq!(phrases("Nobody says so"), ["nobody"]);
     assert_eq!(phrases("busybodynobodyelse, stated"), Vec::<&str>::new());
+    assert_eq!(phrases("--take-over"), Vec::<&str>::new());
+    assert_eq!(phrases("the take-over failed"), ["take-over"]);
     let text = "fn f() { tell(Reason::Failed, format!(\"it is {} here\", 1)); let x = \"one two three\";\n\
                 a().expect(\"no user reads this\"); Problem::new(it, Reason::Taken, message(\"it has a \\\n    port already\")) }";
     let source = Source { path: String::new(), text: text.to_owned() };
@@ -140,7 +145,10 @@ fn refused(text: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     REFUSED.into_iter().filter(move |(phrase, _)| {
         lower.match_indices(phrase).any(|(at, _)| {
             let is_letter = |it: Option<char>| it.is_some_and(char::is_alphanumeric);
-            !is_letter(lower.get(..at).and_then(|it| it.chars().next_back()))
+            // The dash of a flag, as in --take-over, is of the word.
+            let before = lower.get(..at).and_then(|it| it.chars().next_back());
+            !is_letter(before)
+                && before != Some('-')
                 && !is_letter(lower.get(at + phrase.len()..).and_then(|it| it.chars().next()))
         })
     })

@@ -338,7 +338,10 @@ fn what_is_wrong_with_a_peer_is_one_clear_line() {
     assert_eq!(line, "AS mismatch: the peer is AS 65009, and our own, 4200000001, is configured");
     let own = Open { number: 4_200_000_001, ..their_open() };
     let line = ends(own, Config { remote_as: RemoteAs::External, ..config() });
-    assert_eq!(line, "AS mismatch: the peer is AS 4200000001, and an AS other than ours is configured");
+    assert_eq!(
+        line,
+        "AS mismatch: the peer is AS 4200000001, and the peer has another AS number than this BGPPeer configures"
+    );
     let line = ends(Open { hold: 2, ..their_open() }, config());
     assert_eq!(line, "the peer asks for a hold time of 2 s; the least is 3 s");
 }

@@ -19,8 +19,7 @@ pub(super) enum Action {
     Nothing,
 }
 
-pub(super) const REFUSES: &str =
-    "this rule refuses by something that Seaway does not know: all that the rule may be about is closed";
+pub(super) const REFUSES: &str = "this rule refuses requests by a condition that Seaway does not know: everything that the rule may apply to is closed";
 /// In place of a redirect or an answer.
 pub(super) const ANSWERS: &str =
     "Seaway cannot answer as it does, or not for these requests alone: they get 403";
@@ -30,11 +29,12 @@ const NO_LIMIT: &str =
     "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client";
 const NO_RESPONSES: &str = "Seaway does not refuse or replace responses of backends";
 const NO_SCRIPTS: &str =
-    "Seaway runs no scripts and rules of others, and it is not known whether this one protects";
-const NO_REWRITE: &str = "Seaway replaces a prefix of the path by fixed text, in an HTTPRoute with URLRewrite (docs/manifests.md), and members would get what the client sent: what it may be about is closed";
-const NO_CHOICE: &str =
-    "Seaway selects servers by balance, weights and session affinity: what it may be about is closed";
-const NO_HOST: &str = "members would get the Host that the client sent: what it may be about is closed";
+    "Seaway runs no scripts and rules of others, and cannot tell whether this one protects something";
+const NO_REWRITE: &str = "Seaway replaces a prefix of the path by fixed text, in an HTTPRoute with URLRewrite \
+     (docs/manifests.md), and members would get what the client sent: everything that the line may apply to is closed";
+const NO_CHOICE: &str = "Seaway selects servers by balance, weights and session affinity: everything that the line may apply to is closed";
+const NO_HOST: &str =
+    "members would get the Host that the client sent: everything that the line may apply to is closed";
 
 /// Actions that change nothing about who gets an answer, and from where. Of names with arguments, the part before `(`.
 const PASS: &str = "set-var set-var-fmt unset-var capture set-log-level set-nice set-tos set-mark set-fc-tos set-fc-mark set-bc-tos set-bc-mark \
@@ -152,7 +152,7 @@ fn remark(line: &Line, context: &mut Context<'_>) {
         ("http-request", word) if HEADERS.split(' ').any(|it| it == word) => {}
         ("http-request" | "tcp-request" | "tcp-response", _) => context.report.no_effect(
             &line.place,
-            "this line takes effect only where another rule uses it, or is about logs",
+            "this line only prepares what another rule uses, or configures logs: alone it has no effect",
         ),
         _ => {}
     }

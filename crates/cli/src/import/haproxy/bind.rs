@@ -100,7 +100,9 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
                     "maxconn: `limits.memory` in seaway.yaml bounds what all clients together can take",
                 );
             }
-            "v6only" => context.report.differs(&line.place, "v6only: it is opened for IPv4 as well"),
+            "v6only" => {
+                context.report.differs(&line.place, "v6only is ignored: the listener accepts IPv4, too")
+            }
             "strict-sni" => context.report.left_out(
                 &line.place,
                 "strict-sni: the first certificate is shown to clients that ask for another name",
@@ -111,7 +113,7 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
                 if has(RESTRICT, word) {
                     words.next();
                 }
-                let why = format!("{word}: Seaway has no such setting, which may say who can connect");
+                let why = format!("{word}: Seaway has no such setting, and it may restrict who can connect");
                 context.report.closed(&line.place, &why);
                 bind.closed.get_or_insert(why);
             }

@@ -184,8 +184,8 @@ fn emit<'s>(
         for bind in binds {
             close(
                 bind,
-                "this frontend listens only at this address, and the front door listens on each port at the \
-                 addresses of all frontends: run a second seaway for it",
+                "this frontend listens only at this address, and the front door listens on each port at the addresses \
+                     of all frontends: run a second seaway for this frontend",
                 context,
             );
         }
@@ -262,8 +262,8 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
                 "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
             }
             _ if bind.address.is_some() => {
-                "this frontend listens at one address only, and the front door is at another port: run a \
-                 second seaway for it; no listener is created for it"
+                "this frontend binds to one address, and its own listener beside the front door would listen at all \
+                     addresses: run a second seaway for this frontend; no listener is created for it"
             }
             None => {
                 "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for it"

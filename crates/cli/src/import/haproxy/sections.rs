@@ -90,7 +90,7 @@ pub(super) fn parse(text: &Text) -> Result<Vec<Section>> {
         }
         if first.starts_with('.') {
             bail!(
-                "{place}: {first}: conditions of the preprocessor are not read; write out what they lead to"
+                "{place}: {first}: conditions of the preprocessor (.if) are not read; replace them by the lines that apply"
             );
         }
         match sections.last_mut() {

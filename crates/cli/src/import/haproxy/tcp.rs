@@ -16,7 +16,8 @@ use super::{
     time,
 };
 
-const NOT_KNOWN: &str = "it may refuse connections, or lead them elsewhere: no listener is created for it";
+const NOT_KNOWN: &str = "this line may refuse connections, or send them to another backend: no listener is created for \
+     the frontend";
 /// Rules that change the client's address, or lead elsewhere.
 const MOVES: [&str; 6] = ["set-src", "expect-", "lua.", "use-service", "send-spoe", "switch-mode"];
 
@@ -88,7 +89,10 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
         }
         if let Some(line) = section.with("maxconn").last() {
             annotations.insert("max-connections", line.word(1).to_owned());
-            context.report.differs(&line.place, "one connection more is reset, and does not wait");
+            context.report.differs(
+                &line.place,
+                "each connection above the limit is reset; it does not wait in a queue",
+            );
         }
         let why = match (&closed, bind) {
             (Some(why), _) => why,
@@ -102,7 +106,11 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
             _ => {
                 if bind.proxy_protocol {
                     annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
-                    context.report.differs(&bind.line.place, "say in seaway.dev/proxy-protocol-from which proxies are believed: as in HAProxy, it is every client");
+                    context.report.differs(
+                        &bind.line.place,
+                        "name the trusted proxies in \
+                         seaway.dev/proxy-protocol-from: until then, as in HAProxy, every client is trusted",
+                    );
                 }
                 if bind.address.is_some()
                     && let Some(it) = context.proxy.backends.get_mut(place)
@@ -177,7 +185,7 @@ impl TcpAccess {
                             }
                             _ => context.report.no_effect(
                                 &line.place,
-                                "Seaway reads the name in TLS by itself, and waits for it",
+                                "Seaway waits for the TLS ClientHello and reads the server name without this line",
                             ),
                         }
                     }
@@ -190,9 +198,10 @@ impl TcpAccess {
                         context,
                     );
                 }
-                _ if lets_pass(line) => context
-                    .report
-                    .no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it"),
+                _ if lets_pass(line) => context.report.no_effect(
+                    &line.place,
+                    "Seaway waits for the TLS ClientHello and reads the server name without this line",
+                ),
                 _ => self.close(line, NOT_KNOWN, context),
             }
         }
@@ -300,13 +309,15 @@ fn misled<'s>(by_name: &[(&'s Line, Vec<Host>)], context: &Context<'s>) -> Optio
                 if both == *name {
                     return Some((
                         later,
-                        "an earlier line takes its names, and Seaway would lead them to the most exact one: no listener is created for it",
+                        "an earlier line matches the same names, and Seaway would send them to the most specific one: \
+                             no listener is created for the frontend",
                     ));
                 }
                 if !serves(line) {
                     return Some((
                         line,
-                        "its backend has no server, and a wider name would take its connections: no listener is created for it",
+                        "the backend of a host name has no server, and a wildcard name would take its connections: no \
+                             listener is created for the frontend",
                     ));
                 }
             }

@@ -24,7 +24,7 @@ const NO_EFFECT: [(&str, &str); 5] = [
         "enabled disabled bind-process force-persist ignore-persist load-server-state-from-file persist http-reuse max-keep-alive-queue \
          clitcpka-cnt clitcpka-idle clitcpka-intvl srvtcpka-cnt srvtcpka-idle srvtcpka-intvl hash-key hash-preserve-affinity \
          max-session-srv-conns log-steps quic-initial grace",
-        "how it is processed is Seaway's own matter",
+        "this setting tunes the other proxy's process, and Seaway has its own",
     ),
 ];
 
@@ -56,7 +56,8 @@ const OPTIONS: &str = "forwardfor httplog tcplog dontlognull dontlog-normal http
 const OPTIONS_LEFT_OUT: &str = "mysql-check pgsql-check redis-check smtpchk ldap-check ssl-hello-chk external-check spop-check forwarded \
     transparent http-drop-response-trailers h1-accept-payload-with-any-method use-small-buffers";
 
-pub(super) const UNKNOWN: &str = "it is not known, and may refuse requests: what it may be about is closed; remove it from a copy, and import the copy";
+pub(super) const UNKNOWN: &str = "Seaway does not know this line, which may refuse requests: everything that it may \
+     apply to is closed; to import without it, remove it from a copy of the file";
 
 /// Whether it is known what a line says. The rules among them have to be read.
 pub(super) fn is_known(line: &Line) -> bool {
@@ -88,7 +89,7 @@ pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
             ),
             "peers" => whole(
                 section,
-                "processes of Seaway tell each other nothing about clients (docs/balancing.md)",
+                "Seaway has no stick tables shared between hosts (docs/balancing.md)",
                 false,
                 context,
             ),
@@ -161,7 +162,7 @@ fn line(line: &Line, context: &mut Context<'_>) {
                 report.left_out(&line.place, "Seaway has no such option; it checks that a member accepts a connection, or by HTTP, gRPC or UDP (docs/health.md)");
             }
             name if has(OPTIONS, name) => {
-                report.no_effect(&line.place, "Seaway does this by itself, or has no need of it")
+                report.no_effect(&line.place, "Seaway does this without a setting, or does not need it")
             }
             _ if line.word(0) == "no" => report.no_effect(&line.place, "Seaway does not do it either"),
             _ => report.closed(&line.place, UNKNOWN),

@@ -104,7 +104,7 @@ fn of_nginx(
             match networks.iter().all(|it| network(it).is_ok()) && !networks.is_empty() {
                 true => options.sources = networks.into_iter().map(str::to_owned).collect(),
                 false => {
-                    report.closed(place, "a network in it is not understood");
+                    report.closed(place, "the annotation has a network that is not valid");
                     options.closed.get_or_insert_with(|| name.to_owned());
                 }
             }
@@ -177,7 +177,8 @@ fn of_nginx(
         "configuration-snippet" | "server-snippet" | "stream-snippet" => {
             match may_refuse(value) {
                 Some(what) => {
-                    report.closed(place, &format!("it may protect, or lead requests elsewhere ({what}), and Seaway does not read nginx's language in annotations"));
+                    report.closed(place, &format!("this snippet may protect, or send requests elsewhere ({what}), and \
+                         Seaway does not read nginx configuration in annotations"));
                     options.closed.get_or_insert_with(|| name.to_owned());
                     if name == "server-snippet" {
                         options.of_host = Some(SNIPPET);
@@ -201,9 +202,9 @@ fn of_nginx(
             }
             options.closed.get_or_insert_with(|| name.to_owned());
         }
-        _ if has(NO_EFFECT) => report.no_effect(place, "Seaway does this by itself, or has no need of it"),
+        _ if has(NO_EFFECT) => report.no_effect(place, "Seaway does this without a setting, or does not need it"),
         _ if SAYS_WHO.iter().any(|it| name.contains(it)) => {
-            report.closed(place, "this annotation may say who can connect, and Seaway does not know it");
+            report.closed(place, "Seaway does not know this annotation, which may restrict who can connect");
             options.closed.get_or_insert_with(|| name.to_owned());
         }
         _ if value == "false" => report.no_effect(place, "Seaway does not do it either"),
@@ -237,7 +238,7 @@ fn of_others(
     {
         let is_of_certificates = key.split('/').next().is_some_and(|it| it.ends_with("cert-manager.io"));
         if !is_of_certificates && SAYS_WHO.iter().any(|it| key.to_ascii_lowercase().contains(it)) {
-            report.closed(place, "this annotation may say who can connect, and Seaway does not know it");
+            report.closed(place, "Seaway does not know this annotation, which may restrict who can connect");
             options.closed.get_or_insert_with(|| key.to_owned());
             return;
         }

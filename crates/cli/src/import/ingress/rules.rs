@@ -33,7 +33,8 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
     context.report.translated(&object.place);
     let options = options(object, context);
     if is_canary(object) {
-        let why = "a canary takes a part of the requests of another Ingress, and is left out: write an HTTPRoute with weights or header matches (docs/manifests.md)";
+        let why = "a canary gets a part of the requests of another Ingress, and is not imported: write an HTTPRoute \
+             with weights or header matches (docs/manifests.md)";
         return context.report.left_out(&object.place, why);
     }
     let Some(spec) = object.spec() else { return };
@@ -52,10 +53,11 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             .filter(|it| Some(*it) != scalar(class).as_deref())
             .collect();
         match others.is_empty() {
-            true => context.report.no_effect(&at, "the front door serves it, whatever its class"),
+            true => context.report.no_effect(&at, "the front door serves this Ingress, whatever its class"),
             false => {
                 let why = format!(
-                    "one front door publishes it together with the Ingresses of class {}: import each class by itself, for a seaway of its own, if not all clients may reach all",
+                    "one front door serves this Ingress together with those of class {}: if not all clients may reach \
+                         both, import each class separately, for a separate seaway",
                     others.join(" and ")
                 );
                 context.report.left_out(&at, &why);
@@ -93,9 +95,10 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         if hosts.is_empty() && !written.is_empty() {
             let at = ingress.place(rule, 2);
             context.report.expect(&at, &format!("host: {written}"));
-            context
-                .report
-                .left_out(&at, "host names are shop.example and *.shop.example: the rule is left out");
+            context.report.left_out(
+                &at,
+                "host names are written as shop.example or *.shop.example: the rule is not imported",
+            );
             if is_protected(&ingress.options) {
                 context.lost.push((written.to_owned(), at));
             }

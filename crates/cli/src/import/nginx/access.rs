@@ -52,7 +52,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
         }
         // What is in it is not known.
         if it.name == "include" && unread.contains(&it.place) && may_protect(it, scopes) {
-            let why = "not all of it could be read, and it may say who may ask";
+            let why = "the block could not be read completely, and it may restrict who can connect";
             report.closed(&it.place, why);
             close(format!("include {}: {why}", it.arg(0)));
         }

@@ -87,7 +87,7 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
         ("x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port", value)
             if value.contains('$') =>
         {
-            report.differs(&it.place, "Seaway sets it by itself: docs/http.md");
+            report.differs(&it.place, "Seaway sets this header without a setting: docs/http.md");
         }
         ("connection" | "upgrade" | "te" | "transfer-encoding" | "content-length" | "keep-alive", value)
             if value.contains('$') =>
@@ -108,7 +108,7 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
             headers.request.remove.push(name.to_owned());
         }
         (_, value) if value.contains('$') => {
-            let why = "what a client sends in this header cannot be removed: an HTTPRoute removes at most 16";
+            let why = "the client's value of this header cannot be removed: an HTTPRoute removes at most 16 headers";
             report.closed(&it.place, why);
             headers.closed.get_or_insert_with(|| why.to_owned());
         }

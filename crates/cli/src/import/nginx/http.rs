@@ -23,7 +23,7 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
         match (&*it.name, &it.block) {
             ("upstream", Some(inner)) => keep_upstream(it, inner, context),
             ("map", _) if it.args == ["$http_upgrade", "$connection_upgrade"] => {
-                context.report.no_effect(&it.place, "Seaway passes WebSockets on by itself");
+                context.report.no_effect(&it.place, "Seaway forwards WebSockets without a setting");
             }
             ("map", _) => context.report.left_out(
                 &it.place,
@@ -222,8 +222,7 @@ fn prepare<'s, 'd>(
             false => "at this address",
         };
         let why = format!(
-            "this server listens only {what}, and the front door listens at the addresses of all servers: \
-             run a second seaway for it"
+            "this server listens only {what}, and the front door listens at the addresses of all servers: run a second seaway for this server"
         );
         close(written, &why, context);
     }
@@ -277,8 +276,8 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
                 "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
             }
             (it, _) if it.address.is_some() => {
-                "this server listens at one address only, and the front door is at another port: run a \
-                 second seaway for it; no listener is created for it"
+                "this server listens at one address, and its own listener beside the front door would listen at all \
+                     addresses: run a second seaway for this server; no listener is created for it"
             }
             _ if sharing > 1 => {
                 "several servers are at this port, which is not the front door's: no listener is created for it"
@@ -321,7 +320,7 @@ fn certificates(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
             found = found.saturating_add(1);
             let paths = Certificate { cert: context.path(cert.arg(0)), key: Some(context.path(key.arg(0))) };
             if !paths.cert.exists() {
-                context.report.differs(&cert.place, "this file is not here");
+                context.report.differs(&cert.place, "the file does not exist on this machine");
             }
             if !context.proxy.door.certificates.contains(&paths) {
                 context.proxy.door.certificates.push(paths);

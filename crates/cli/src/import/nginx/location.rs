@@ -213,7 +213,7 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
     all
 }
 
-pub(super) const NOT_SERVED: &str = "what it leads to is not translated: its requests get 403";
+pub(super) const NOT_SERVED: &str = "the target of this location is not translated: requests for it get 403";
 
 /// Whether an `if` of the location redirects requests without TLS to https.
 fn to_https(location: &Location<'_>, server: &Server<'_>, context: &mut Context) -> bool {
@@ -382,7 +382,7 @@ fn content(
                     .any(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass" | "return" | "rewrite"));
                 match is_more || block.iter().any(|it| it.name == "try_files" && fallback(it, all).is_some())
                 {
-                    true => context.report.no_effect(&it.place, "what the location serves is not a file"),
+                    true => context.report.no_effect(&it.place, "the location does not serve a file"),
                     false => context.report.left_out(&it.place, FILES),
                 }
                 continue;
@@ -410,8 +410,7 @@ fn content(
     }
 }
 
-const PARTLY: &str =
-    "this redirects only some paths of the location: write an HTTPRoute for them, with RequestRedirect";
+const PARTLY: &str = "this line redirects only some paths of the location: write an HTTPRoute with RequestRedirect for these paths";
 
 fn closed(it: &Directive, why: &str, context: &mut Context) -> Content {
     context.report.closed(&it.place, why);

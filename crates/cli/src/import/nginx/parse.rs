@@ -169,13 +169,14 @@ impl ParserState {
             may_say_more,
         };
         if !is_readable {
-            let why = "a folder of it is not here, or cannot be read; run this where the files are";
+            let why = "a folder of the pattern does not exist on this machine, or cannot be read: run the import on the \
+                 machine that has it";
             self.unread.push(not_read(why.to_owned(), true));
         } else if paths.is_empty() {
             let is_pattern = written.contains(['*', '?']);
             let why = match is_pattern {
                 true => "no file matches here; run this where the files are",
-                false => "this file is not here; run this where it is",
+                false => "the file does not exist on this machine: run the import on the machine that has it",
             };
             self.unread.push(not_read(why.to_owned(), !is_pattern));
         }

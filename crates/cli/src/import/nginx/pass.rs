@@ -49,7 +49,7 @@ pub(super) fn pass(
         None => Upstream { members: member(at, Some(port)).into_iter().collect(), ..Upstream::default() },
     };
     if members.is_empty() {
-        return Err("this names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a \
+        return Err("this is not the address of a backend that Seaway can connect to. Write ADDRESS:PORT, or NAME:PORT with a \
                     name that DNS knows (two parts at least)"
             .to_owned());
     }

@@ -78,7 +78,9 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> ServerRoutes
             "proxy_redirect" => context
                 .report
                 .differs(&it.place, "Seaway passes Location on as the backend sends it, as with off"),
-            "internal" => context.report.left_out(&it.place, "this directive is not read in this place"),
+            "internal" => {
+                context.report.left_out(&it.place, "Seaway does not read this directive in this block")
+            }
             _ => {}
         }
     }
@@ -155,7 +157,7 @@ fn with(mut first: Vec<Route>, rest: Vec<Route>) -> Vec<Route> {
 
 /// Paths of a rewrite that cannot be said.
 fn unsaid(it: &Directive, why: &str, context: &mut Context) -> Route {
-    context.report.closed(&it.place, &format!("{why}; the paths that it is about get 403"));
+    context.report.closed(&it.place, &format!("{why}; requests for the paths of this block get 403"));
     let text = super::super::expression::decoded(&super::order::merged(it.arg(0)).0, false, false);
     let condition = Condition { path: PathRule::Regex(text), ..Condition::default() };
     let mut route = Route::new(it.place.clone(), condition, Target::Nothing);
@@ -247,7 +249,8 @@ pub(super) fn redirect(it: &Directive, server: &Server<'_>) -> Result<Option<(Re
         }
         ("return", _) => {
             return Err(
-                "Seaway answers nothing by itself but redirects and errors: let a backend answer".to_owned()
+                "Seaway sends no responses of its own but redirects and errors: have a backend send this one"
+                    .to_owned(),
             );
         }
         ("rewrite", [from, to, flags @ ..]) => {

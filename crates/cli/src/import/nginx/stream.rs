@@ -67,8 +67,9 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
         }
         None => context.report.left_out(
             &pass.place,
-            "this names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that \
-             DNS knows (two parts at least). No listener is created for it",
+            "this is not the address of a backend that Seaway can connect to. Write ADDRESS:PORT, or NAME:PORT with a \
+                 name that \
+             DNS knows (two parts at least). No listener is created for this server",
         ),
     }
 }
@@ -120,7 +121,11 @@ fn open(listen: &Listen, written: &Directive, backend: usize, sources: &[String]
             return;
         }
         annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
-        context.report.differs(&written.place, "say in seaway.dev/proxy-protocol-from which proxies are believed: as in nginx, it is every client");
+        context.report.differs(
+            &written.place,
+            "name the trusted proxies in seaway.dev/proxy-protocol-from: until then, \
+             as in nginx, every client is trusted",
+        );
     }
     if listen.udp
         && let Some(it) = context.proxy.backends.get_mut(backend)
@@ -170,7 +175,7 @@ fn passthrough(
     if context.proxy.door.https.is_some_and(|it| it != listen.port) && !context.proxy.routes.is_empty() {
         context.report.left_out(
             &written.place,
-            "the front door has one port with TLS, and it is another one: no listener is created for it",
+            "the front door has one port with TLS, which is not this one: no listener is created for this server",
         );
         return;
     }
@@ -212,7 +217,7 @@ fn passthrough(
     if lost.iter().any(wider) {
         context.report.closed(
             &written.place,
-            "a name of the map has no backend, and a wider name would take its connections: no listener is created for it",
+            "a host name of the map has no backend, and a wildcard entry would take its connections: no listener is created for the server",
         );
         return;
     }

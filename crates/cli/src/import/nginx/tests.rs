@@ -238,7 +238,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
         (4, Verdict::Closed, "not known"),
         (7, Verdict::LeftOut, "serves no files"),
         (8, Verdict::LeftOut, "no variables"),
-        (9, Verdict::LeftOut, "no backend that Seaway can connect to"),
+        (9, Verdict::LeftOut, "not the address of a backend that Seaway can connect to"),
     ] {
         let told = report.why(line);
         assert!(told.iter().any(|(of, why)| *of == verdict && why.contains(part)), "line {line}: {told:?}");
@@ -377,5 +377,5 @@ fn nothing_is_open_that_nginx_closes() {
     let asks = format!(
         "server {{ {tls} server_name a.b; ssl_verify_client on; ssl_client_certificate /ca.pem; location / {{ {TO} }} }}"
     );
-    assert!(!imported("nginx", &asks).1.lines(false).concat().contains("not read in this place"));
+    assert!(!imported("nginx", &asks).1.lines(false).concat().contains("does not read this directive"));
 }

@@ -50,7 +50,11 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                         ("down", _) => is_down = true,
                         ("max_fails", number) => max_fails = number.to_owned(),
                         ("fail_timeout", _) => {
-                            report.differs(&it.place, "fail_timeout: a member that failed is left out for `defaults.passiveEjection.eject` (10s)");
+                            report.differs(
+                                &it.place,
+                                "fail_timeout: a member that failed gets no requests for \
+                                 `defaults.passiveEjection.eject` (10s)",
+                            );
                         }
                         ("slow_start", time) => {
                             drop(upstream.annotations.insert("slow-start", time.to_owned()))

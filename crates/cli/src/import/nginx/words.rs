@@ -47,7 +47,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
          proxy_temp_file_write_size proxy_max_temp_file_size proxy_headers_hash_max_size proxy_headers_hash_bucket_size \
          client_body_buffer_size client_body_temp_path client_body_in_file_only client_body_in_single_buffer \
          preread_buffer_size proxy_buffer_size grpc_buffer_size proxy_force_ranges",
-        "Seaway stores nothing on its way: bytes are passed on as they come, as far as the reader keeps up",
+        "Seaway does not buffer bodies: it forwards bytes as they arrive, at the speed of the receiver",
     ),
     (
         "types_hash_max_size types_hash_bucket_size server_names_hash_bucket_size server_names_hash_max_size \
@@ -76,7 +76,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
         "server_tokens merge_slashes absolute_redirect port_in_redirect server_name_in_redirect msie_padding msie_refresh \
          ignore_invalid_headers underscores_in_headers http2_push_preload etag if_modified_since max_ranges default_type types charset \
          source_charset variables_hash",
-        "this has no effect on what Seaway answers or forwards",
+        "this directive does not change what Seaway answers or forwards",
     ),
     (
         "resolver resolver_timeout",
@@ -204,7 +204,8 @@ const HARMLESS: [&str; 24] = [
     "otel_",
     "pagespeed",
 ];
-const UNKNOWN: &str = "this directive is not known, and may refuse requests or lead them elsewhere; remove it from a copy, and import the copy";
+const UNKNOWN: &str = "Seaway does not know this directive, which may refuse requests or send them elsewhere; to import \
+     without it, remove it from a copy of the file";
 
 /// What may stand in an `if`, or in a snippet, and changes nothing about who gets an answer, and from where.
 const PASS: &str = "add_header add_trailer access_log break expires gzip gzip_types gzip_comp_level gzip_min_length gzip_proxied gzip_vary \
@@ -225,7 +226,9 @@ pub(super) fn lets_pass(it: &Directive) -> bool {
 pub(in crate::import) fn may_refuse(text: &str) -> Option<String> {
     let text = Text { name: "snippet".into(), text: text.to_owned() };
     let nowhere = std::path::Path::new("/nonexistent/snippet");
-    let Ok(parsed) = parse(nowhere, &text, 0) else { return Some("what is no text of nginx".to_owned()) };
+    let Ok(parsed) = parse(nowhere, &text, 0) else {
+        return Some("text that is not valid nginx configuration".to_owned());
+    };
     let ours =
         ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
     let is_harmless = |it: &Directive| match &*it.name {
@@ -242,7 +245,10 @@ pub(super) fn class(name: &str) -> Class {
         return Class::Read;
     }
     if has(DEFINITIONS) {
-        return Class::NoEffect("this directive takes effect only where another one uses it");
+        return Class::NoEffect(
+            "this directive only prepares what another directive uses (such as limit_req): alone it \
+             has no effect",
+        );
     }
     let found =
         |table: &[(&'static str, &'static str)]| table.iter().find(|(list, _)| has(list)).map(|it| it.1);
@@ -266,7 +272,7 @@ pub(super) fn class(name: &str) -> Class {
 /// Reports a directive that needs no reading.
 pub(super) fn judge(it: &Directive, report: &mut Report) {
     match class(&it.name) {
-        Class::Read => report.left_out(&it.place, "this directive is not read in this place"),
+        Class::Read => report.left_out(&it.place, "Seaway does not read this directive in this block"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),
         Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => {
             report.no_effect(&it.place, "Seaway does not do it either")

@@ -62,8 +62,8 @@ fn what_has_no_counterpart_is_told() {
     for part in [
         "--use-kubernetes-cluster-service=false\n#     there is no cluster",
         "--syslog\n#     logs go to",
-        "reloadCmd: \"./haproxy_reload\"\n#     nothing is reloaded",
-        "template: \"template.cfg\"\n#     there is no template",
+        "reloadCmd: \"./haproxy_reload\"\n#     Seaway needs no reload",
+        "template: \"template.cfg\"\n#     Seaway has no template",
     ] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }

@@ -62,7 +62,7 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
         for route in routes.drain(..) {
             report.closed(
                 &route.place,
-                "there are more than 900 routes: split the configuration, nothing of it is served",
+                "the configuration has more than 900 routes: split it into several; none of them is served now",
             );
         }
     }

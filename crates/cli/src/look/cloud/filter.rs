@@ -17,7 +17,7 @@ impl<'a> Filter<'a> {
             let is_it =
                 |(key, _): (&ServiceKey, _)| filter.is_in(&key.namespace) && is_named(named, &key.object());
             if !world.index().services().any(is_it) {
-                bail!("there is no Service {named}");
+                bail!("Service {named} does not exist");
             }
         }
         Ok(filter)

@@ -104,15 +104,16 @@ impl Folder {
 fn private(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).context("the folder cannot be made")?;
     let found = fs::symlink_metadata(path)?;
-    ensure!(found.is_dir(), "it is a link: name the folder itself");
+    ensure!(found.is_dir(), "the folder is a symbolic link: name its target");
     ensure!(
         found.uid() == nix::unistd::geteuid().as_raw(),
-        "it belongs to user {}, and this process is user {}: name a folder of its own",
+        "the folder belongs to user {}, and this process is user {}: name a folder that this user owns",
         found.uid(),
         nix::unistd::geteuid()
     );
     if found.mode() & 0o077 != 0 {
-        fs::set_permissions(path, Permissions::from_mode(0o700)).context("its mode cannot be set to 0700")?;
+        fs::set_permissions(path, Permissions::from_mode(0o700))
+            .context("the mode of the folder cannot be set to 0700")?;
     }
     Ok(())
 }
@@ -229,7 +230,7 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&at, &link).expect("it is linked");
         let refused = Folder::open(&link, String::new(), None).err().expect("it is refused");
-        assert!(format!("{refused:#}").contains("it is a link"), "{refused:#}");
+        assert!(format!("{refused:#}").contains("the folder is a symbolic link"), "{refused:#}");
         std::os::unix::fs::symlink("/dev/null", at.join("lock")).expect("it is linked");
         assert!(opened(&at, None).try_lock().is_err(), "nor is a link in it followed");
     }

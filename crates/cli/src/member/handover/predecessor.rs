@@ -104,7 +104,7 @@ impl Predecessor for Server {
             self.reports.pause().await;
         };
         if self.runtime.block_on(async { timeout(RESTS, rests).await }).is_err() {
-            return Err(format!("changes of this process are not through within {RESTS:?}"));
+            return Err(format!("this process has not applied all changes within {RESTS:?}"));
         }
         // What was under way may have been heard of since.
         self.judge(who)?;
@@ -161,7 +161,9 @@ fn judge(applied: u64, who: Option<&Introduction>) -> Result<(), String> {
         Some(knows) if knows >= applied => Ok(()),
         knows => {
             let knows = knows.unwrap_or_default();
-            Err(format!("it knows Addresses up to version {knows}, and this process has applied {applied}"))
+            Err(format!(
+                "the new process knows Addresses up to version {knows}, and this process has applied {applied}"
+            ))
         }
     }
 }

@@ -48,7 +48,7 @@ impl Successor {
         host: Arc<Host>,
         listed: Arc<AtomicU64>,
     ) -> Successor {
-        info!("another process of this host serves: this one takes over from it once it knows as much");
+        info!("another process of this host serves: this process takes over once it has the same state");
         let leaves = watch::Sender::new(false);
         let candidate = Candidate { folder, engine, host, listed, leaves: leaves.subscribe() };
         Successor { task: tokio::spawn(candidate.run()), leaves }
@@ -56,7 +56,7 @@ impl Successor {
 
     /// Whether this process works from now on. An error: it may not go on.
     pub(in crate::member) async fn ended(&mut self) -> Result<bool> {
-        (&mut self.task).await.context("the take-over panicked")?
+        (&mut self.task).await.context("the handover panicked")?
     }
 
     /// It does not ask any more, and a take-over that is under way fails, unless it is through: the process before serves on.
@@ -83,7 +83,7 @@ impl Candidate {
                 return Ok(false);
             }
             if self.folder.try_lock()? {
-                info!("no other process of this host serves any more: this one does");
+                info!("no other process of this host serves now: this process begins to serve");
                 self.engine.release();
                 return Ok(true);
             }
@@ -98,7 +98,7 @@ impl Candidate {
                     Err(error) => {
                         let why = chain(&error);
                         if said != why {
-                            info!("take-over: {why}; it is asked again");
+                            info!("handover: {why}; Seaway asks it again");
                             said = why;
                         }
                         asks = Instant::now() + pause;
@@ -123,10 +123,10 @@ impl Candidate {
 
     /// The one before rests, and has this process work in its place.
     async fn go_on(self, mut taken: Takeover) -> Result<()> {
-        let Some(lock) = taken.lock() else { bail!("the process that serves passes on no lock") };
+        let Some(lock) = taken.lock() else { bail!("the running process passes no lock") };
         self.folder.receive(lock);
         let (host, listening) = (self.host.clone(), taken.listening().count());
-        info!(listeners = listening, "take-over: the running process passes its sockets to this one");
+        info!(listeners = listening, "handover: the running process passes its sockets to this one");
         let mut taken = spawn_blocking(move || {
             host.proxy.adopt(&mut taken);
             taken

@@ -44,9 +44,9 @@ fn a_node_of_which_something_is_in_doubt_is_not_even_asked_for() {
             "upper case",
             |it| be(it, "C3B1A5E0-2F5B-4D55-9A0B-8F1B0C0E0001"),
             terms(),
-            Some("no id as OpenStack"),
+            Some("not a UUID in lower case, as OpenStack"),
         ),
-        ("no id", |it| be(it, "web-1"), terms(), Some("no id as OpenStack")),
+        ("no id", |it| be(it, "web-1"), terms(), Some("not a UUID in lower case, as OpenStack")),
         (
             "a region, and none is configured",
             label,

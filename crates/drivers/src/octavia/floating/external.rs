@@ -103,7 +103,8 @@ pub(super) async fn external(cloud: &Cloud, observed: &Observed) -> Result<Id<Ne
     };
     found.ok_or_else(|| {
         Error::new(Class::Invalid, "no external network has an IPv4 subnet")
-            .with_fix("Name one: floating-network-id of [LoadBalancer], or the annotation of that name.")
+            .with_fix("Name an external network: floating-network-id in [LoadBalancer] of cloud.conf, or the annotation \
+                 of that name.")
     })
 }
 

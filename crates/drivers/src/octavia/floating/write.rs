@@ -106,7 +106,7 @@ async fn replace(
 ) -> Result<(), Error> {
     let all = cloud.all::<FloatingIp>();
     let port = vip(observed)?;
-    let stale = || Error::new(Class::Stale, "there is no new floating IP").doing(step.to_string());
+    let stale = || Error::new(Class::Stale, "no floating IP was created").doing(step.to_string());
     let new = observed.stray.as_ref().map(|it| it.id.clone()).ok_or_else(stale)?;
     if is_led_elsewhere(cloud, &new, Some(&port)).await? {
         return Err(led_elsewhere(&new, step));

@@ -140,14 +140,14 @@ async fn place(cloud: &Cloud, from: &SourceNetwork) -> Result<Result<Vec<IpNet>,
             let ids: BTreeSet<Id<Subnet>> =
                 port.iter().flat_map(|it| &it.fixed_ips).filter_map(|it| it.subnet_id.clone()).collect();
             if ids.is_empty() {
-                return Ok(Err(format!("there is no port {id}")));
+                return Ok(Err(format!("the cloud has no port {id}")));
             }
             by_ids(&ids)
         }
     };
     let found = cidrs(cloud, query).await?;
     Ok(match (found.is_empty(), from) {
-        (true, SourceNetwork::Subnet(id)) => Err(format!("there is no subnet {id}")),
+        (true, SourceNetwork::Subnet(id)) => Err(format!("the cloud has no subnet {id}")),
         (true, SourceNetwork::Network(id)) => Err(format!("network {id} has no subnet")),
         _ => Ok(found),
     })

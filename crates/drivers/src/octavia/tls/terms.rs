@@ -105,7 +105,7 @@ pub(in crate::octavia) fn told(wish: &Wish, can: &Abilities) -> Option<(String, 
     let ports = ports.into_iter().collect::<Vec<_>>().join(", ");
     let what = Ability::Hsts.as_str();
     let message =
-        format!("port {ports}: this provider of load balancers has no {what}: this part is left out");
+        format!("port {ports}: this provider of load balancers has no {what}: this setting is ignored");
     Some((message, "Have members send the header Strict-Transport-Security, or choose another provider."))
 }
 

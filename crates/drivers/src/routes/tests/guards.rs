@@ -97,7 +97,7 @@ fn pairs_stay_recorded_while_ports_are_not_listed() {
 #[test]
 fn a_network_with_addresses_that_are_in_use_gets_neither_route_nor_pair() {
     for (network, why) in [
-        ("10.0.0.128/25", Some("it overlaps with the subnet 10.0.0.0/24 of the router")),
+        ("10.0.0.128/25", Some("the network overlaps with the subnet 10.0.0.0/24 of the router")),
         ("172.20.0.0/24", Some("the address 172.20.0.9 of another port is in it")),
         ("128.0.0.0/1", Some("the address 172.20.0.9 of another port is in it")),
         ("172.21.0.0/24", None),

@@ -70,7 +70,7 @@ async fn listeners_of_ports_that_nobody_was_seen_to_take_away_go_a_few_in_an_hou
     let told = walk.limited().await;
     assert_eq!(told.len(), 3, "{told:?}");
     let is_one = |it: &String| {
-        it.starts_with("its listener ")
+        it.starts_with("the listener ")
             && it.contains("/TCP is not deleted now: within the last hour, Seaway deleted 3 objects")
     };
     assert!(told.iter().all(is_one), "{told:?}");
@@ -137,7 +137,8 @@ async fn a_group_that_a_setting_takes_away_waits_as_well_and_one_of_deleted_serv
                 assert_eq!(walk.groups().await, 1);
                 let told = walk.limited().await;
                 assert!(
-                    told.iter().any(|it| it.starts_with("its security group is not deleted now")),
+                    told.iter()
+                        .any(|it| it.starts_with("the security group of the Nodes is not deleted now")),
                     "{told:?}"
                 );
                 walk.passes(HOUR).await;
@@ -309,7 +310,7 @@ async fn one_that_was_given_up_goes_though_the_limit_is_reached_and_waits_if_nob
         let told = walk.limited().await;
         let waits = told
             .iter()
-            .any(|it| it.starts_with(&format!("its second load balancer {stuck} is not deleted now")));
+            .any(|it| it.starts_with(&format!("the second load balancer {stuck} is not deleted now")));
         assert_eq!((is_there, waits), (dies, dies), "{told:?}");
         walk.passes(HOUR).await;
         assert_eq!(walk.scene.balancers().await.len(), 3);

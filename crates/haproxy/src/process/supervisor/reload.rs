@@ -100,7 +100,7 @@ impl ProcessSupervisor {
         if let Err(error) = files::write_all(&all) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "the files that HAProxy read last are not there again; HAProxy serves without them"
+                "the files that HAProxy read last cannot be restored; HAProxy serves without them"
             );
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn at_least(field: &Field<'_>, number: i64, least: i64) {
 
 pub(super) fn at_most_bytes(field: &Field<'_>, text: &str, most: usize) {
     if text.len() > most {
-        field.error(format!("Too long: may not be more than {most} bytes"));
+        field.too_long(most);
     }
 }
 

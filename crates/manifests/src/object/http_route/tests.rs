@@ -314,6 +314,34 @@ fn each_fault_of_a_rule_is_told_in_the_words_of_the_api_server() {
     }
 }
 
+/// By what a fault is, and not by its words.
+#[test]
+fn more_than_this_version_accepts_is_no_reason_not_to_follow_what_an_api_server_accepted() {
+    let backends: Vec<String> = (0..17).map(|number| format!("{{name: b{number}, port: 80}}")).collect();
+    let long = "a".repeat(1025);
+    let spec = format!(
+        "  rules:\n  - matches: [{{path: {{value: /{long}}}}}]\n    backendRefs: [{}]\n",
+        backends.join(", ")
+    );
+    let told = faults(&text(&spec));
+    assert!(told.iter().any(|it| it.contains("Too many: 17")), "{told:?}");
+    assert!(told.iter().any(|it| it.contains("Too long: ")), "{told:?}");
+    let accepted = |text: &str| {
+        let roots = crate::tree::parse(text).expect("is YAML");
+        let faults = Faults::default();
+        let facts = read_accepted(&Field::root(&roots[0], &faults)).expect("has a name");
+        match &facts[0] {
+            Fact::HttpRoute(route) => route.rules[0].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let rule = accepted(&text(&spec));
+    assert_eq!(rule.unsupported, []);
+    assert_eq!(rule.matches.len(), 1);
+    let wrong = text("  rules:\n  - backendRefs: [{name: b, port: 0}]\n");
+    assert_eq!(accepted(&wrong).unsupported.len(), 1, "that is wrong for every version");
+}
+
 #[test]
 fn hosts_and_versions_are_judged_too() {
     let told = faults(&text("  hostnames: [Shop.example, '*']\n"));

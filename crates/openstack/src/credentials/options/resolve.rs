@@ -76,7 +76,7 @@ impl Options {
             "applicationcredential" | "application_credential" => Kind::ApplicationCredential,
             _ => {
                 let why = format!(
-                    "{:?} is not known here: there are password, token and v3applicationcredential",
+                    "{:?} is not supported: Seaway supports password, token and v3applicationcredential",
                     said.value
                 );
                 return Err(option_error(&said.place, "auth_type", &why));

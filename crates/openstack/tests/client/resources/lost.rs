@@ -143,7 +143,7 @@ async fn what_was_made_and_then_not_understood_is_never_to_be_made_again() {
     assert_eq!(stage.fake.count("POST */secrets"), 3);
     let told = json!({"loadbalancer": {"id": "b7", "vip_address": "10.0.0"}});
     for (told, line) in [
-        (told, "the load balancer b7 was created, but the reply to its creation is not understood"),
+        (told, "the load balancer b7 was created, but Seaway cannot read the response to its creation"),
         (json!({"loadbalancer": 7}), "the load balancer with an unknown id was created"),
         (json!([]), "the load balancer with an unknown id was created"),
     ] {

@@ -129,7 +129,7 @@ fn a_service_of_which_the_place_is_not_understood_has_none() {
         if expected == 0 {
             let problems = problems(&world).join("\n");
             assert!(
-                problems.contains("it has no place at the front door until this is corrected"),
+                problems.contains("the front door does not serve the Service until this is corrected"),
                 "{problems}"
             );
         }

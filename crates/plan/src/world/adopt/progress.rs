@@ -68,7 +68,7 @@ impl NotAdopted {
     pub fn why(self) -> &'static str {
         match self {
             NotAdopted::Unlisted => {
-                "what is in the cloud, and whether another controller runs, is not known yet"
+                "Seaway has not yet listed the cloud, or does not yet know whether another controller runs"
             }
             NotAdopted::NotChosen => "adopt.only does not choose this Service",
             NotAdopted::OtherController => "another controller serves load balancers in this cluster",

@@ -453,7 +453,7 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
     assert_eq!(sessions(&world)[0].bfd, None);
     let messages =
         |world: &World| world.problems().iter().map(|it| it.message.clone()).collect::<Vec<_>>().join("\n");
-    assert!(messages(&world).contains("there is no BFDProfile fast"), "{}", messages(&world));
+    assert!(messages(&world).contains("BFDProfile fast does not exist"), "{}", messages(&world));
     world.apply(object(Kind::BFDProfile, "fast", AnnouncementSpec::BfdProfile(profile)));
     assert_eq!(sessions(&world)[0].bfd, Some(profile));
 

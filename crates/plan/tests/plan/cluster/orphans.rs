@@ -55,7 +55,7 @@ fn seen_absent(world: &mut World, unit: &Unit) {
 
 /// Its deletion waits: the limit is reached.
 fn limited(world: &mut World, unit: &Unit, owner: &Owner) -> Vec<WorkItem> {
-    let problem = Problem::new(owner.object(), Reason::DeletionLimit, "its load balancer is not deleted now");
+    let problem = Problem::new(owner.object(), Reason::DeletionLimit, "the load balancer is not deleted now");
     let (state, problems) = (UnitState::UserMustFix, vec![(owner.clone(), problem)]);
     world.apply(Change::Outcome(Outcome {
         unit: unit.clone(),

@@ -50,13 +50,13 @@ fn names_that_match_nothing_are_problems_at_their_place() {
         .map(|it| (it.field.to_string(), it.message))
         .collect();
     let wanted = [
-        ("spec.addressPools[1]", "there is no AddressPool typo"),
-        ("spec.peers[1]", "there is no BGPPeer gone"),
+        ("spec.addressPools[1]", "AddressPool typo does not exist"),
+        ("spec.peers[1]", "BGPPeer gone does not exist"),
     ];
     assert_eq!(told, wanted.map(|(field, message)| (field.to_owned(), message.to_owned())).into());
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "the rest is followed");
     let world = serving(Some(AnnounceMode::Bgp), &shop(), Vec::new());
-    assert!(world.problems().iter().any(|it| it.message.contains("there is no BGPPeer")));
+    assert!(world.problems().iter().any(|it| it.message.contains("no BGPPeer exists")));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn it_is_announced_once_a_host_says_so() {
     };
     tell(&mut world, heard(applied("a", 5)));
     assert_eq!(told(&world).1, AnnouncedReason::BgpFailed);
-    assert!(told(&world).2.contains("there is no BGPPeer"), "{:?}", told(&world));
+    assert!(told(&world).2.contains("no BGPPeer exists"), "{:?}", told(&world));
     let dirt = world.apply(peer("tor", router("10.0.0.1")));
     let is_told = |dirt: &[WorkItem]| dirt.iter().any(|it| *it.unit() == Unit::Status(owner(&shop())));
     assert!(is_told(&dirt), "{dirt:?}");

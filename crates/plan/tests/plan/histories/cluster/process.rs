@@ -226,7 +226,7 @@ impl Process {
             _ => UnitState::Pending(retry),
         };
         self.unfinished(unit.clone(), state)?;
-        // It is tried again.
+        // Seaway tries again.
         self.dirty.insert(unit);
         Ok(())
     }
