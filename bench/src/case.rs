@@ -79,6 +79,8 @@ pub enum Case {
     Hosts100,
     /// The proxies that users would choose today, at one load; they are built first, so it runs only where it is named.
     Proxies,
+    /// What each policy costs, beside the same load without it; it runs only where it is named.
+    Policies,
     /// Requests to a cloud, counted; it has tables of its own.
     Octavia,
     /// Honest clients beside hostile ones; it has rounds and tables of its own.
@@ -218,7 +220,7 @@ impl Case {
 
     /// Whether it runs where no case is named.
     pub fn is_usual(self) -> bool {
-        !self.is_by_itself() && self != Self::Proxies
+        !self.is_by_itself() && !matches!(self, Self::Proxies | Self::Policies)
     }
 
     /// Whether an earlier binary can be measured beside it: the others start Seaway in a way of their own.
@@ -251,7 +253,8 @@ impl Case {
             | Self::TlsIdle
             | Self::Routes
             | Self::Certificates
-            | Self::Proxies => Role::Web,
+            | Self::Proxies
+            | Self::Policies => Role::Web,
             _ => Role::Stream,
         }
     }

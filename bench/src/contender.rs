@@ -55,6 +55,14 @@ pub enum Contender {
     SeawayUnmeasured,
     /// With an access log in a file: what that costs.
     SeawayLogging,
+    /// With a limit of requests for each client that nothing reaches.
+    SeawayRates,
+    /// With a user and a password, which each request has.
+    SeawayPasswords,
+    /// Each request is asked about: another Service answers a request, over a connection of its own.
+    SeawayAsking,
+    /// With compression, of responses that are not to be compressed.
+    SeawayCompress,
     /// As of `rig/peers/install`, like all that follow.
     HaproxyNewer,
     Envoy,
@@ -66,6 +74,15 @@ pub enum Contender {
 /// Those that only the case `proxies` has.
 pub const PROXIES: [Contender; 5] =
     [Contender::HaproxyNewer, Contender::Envoy, Contender::Pingora, Contender::Traefik, Contender::Caddy];
+
+/// Those that only the case `policies` has.
+pub const POLICIES: [Contender; 5] = [
+    Contender::SeawayUnmeasured,
+    Contender::SeawayRates,
+    Contender::SeawayPasswords,
+    Contender::SeawayAsking,
+    Contender::SeawayCompress,
+];
 
 /// What a contender is told to be: each kind of work has configurations of its own, so that none carries the others'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +105,10 @@ impl fmt::Display for Contender {
             Self::SeawayBefore => "Seaway before",
             Self::SeawayUnmeasured => "Seaway without latencies",
             Self::SeawayLogging => "Seaway with an access log",
+            Self::SeawayRates => "Seaway with a rate limit",
+            Self::SeawayPasswords => "Seaway with basic auth",
+            Self::SeawayAsking => "Seaway with forward auth",
+            Self::SeawayCompress => "Seaway with compression",
             Self::HaproxyNewer => "HAProxy, newer",
             Self::Envoy => "Envoy",
             Self::Pingora => "Pingora",
@@ -119,7 +140,11 @@ impl Contender {
             | Self::SeawayFew
             | Self::SeawayBefore
             | Self::SeawayUnmeasured
-            | Self::SeawayLogging => seaway::version(self.seaway(programs)?),
+            | Self::SeawayLogging
+            | Self::SeawayRates
+            | Self::SeawayPasswords
+            | Self::SeawayAsking
+            | Self::SeawayCompress => seaway::version(self.seaway(programs)?),
             Self::Haproxy | Self::HaproxySplice => peers::haproxy_version(),
             Self::Nginx => peers::nginx_version(),
             Self::HaproxyNewer | Self::Envoy | Self::Pingora | Self::Traefik | Self::Caddy => {
@@ -133,6 +158,17 @@ impl Contender {
         match self {
             Self::SeawayUnmeasured => "metrics: {latency: false}\n",
             Self::SeawayLogging => "accessLog: {format: json, to: access.log}\n",
+            _ => "",
+        }
+    }
+
+    /// Annotations of the Service that is asked by HTTP/1.1.
+    fn annotations(self) -> &'static str {
+        match self {
+            Self::SeawayRates => "seaway.dev/requests-per-second-per-client: \"1000000\"",
+            Self::SeawayPasswords => seaway::PASSWORDS,
+            Self::SeawayAsking => seaway::ASKING,
+            Self::SeawayCompress => "seaway.dev/compress: gzip",
             _ => "",
         }
     }
@@ -157,8 +193,12 @@ impl Contender {
             | Self::SeawayFew
             | Self::SeawayBefore
             | Self::SeawayUnmeasured
-            | Self::SeawayLogging => {
-                seaway::write_small_folder(folder.path(), role, &programs.certificate)?;
+            | Self::SeawayLogging
+            | Self::SeawayRates
+            | Self::SeawayPasswords
+            | Self::SeawayAsking
+            | Self::SeawayCompress => {
+                seaway::write_small_folder(folder.path(), role, &programs.certificate, self.annotations())?;
                 seaway::configure_more(folder.path(), self.configured())?;
                 seaway::configure_workers(folder.path(), workers)?;
                 let command = seaway::command(self.seaway(programs)?, folder.path());

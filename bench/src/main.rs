@@ -38,7 +38,7 @@ use clap::{Parser, ValueEnum as _};
 
 use case::{Bench, Case, Effort};
 use contender::certificate::Certificate;
-use contender::{Contender, PROXIES, Programs};
+use contender::{Contender, POLICIES, PROXIES, Programs};
 use load::Rig;
 
 const CONTENDERS: [&str; 5] = ["seaway", "haproxy", "nginx", "haproxy-splice", "seaway-few"];
@@ -47,7 +47,7 @@ const CONTENDERS: [&str; 5] = ["seaway", "haproxy", "nginx", "haproxy-splice", "
 #[derive(Debug, Parser)]
 #[command(name = "bench/run")]
 struct Arguments {
-    /// Cases to run; all of them but `attacks`, `octavia` and `proxies` if none is named
+    /// Cases to run; all of them but `attacks`, `octavia`, `policies` and `proxies` if none is named
     cases: Vec<Case>,
     /// Rounds for each case, five unless said; medians over fewer are not a result
     #[arg(long)]
@@ -152,6 +152,11 @@ fn run(arguments: Arguments) -> Result<bool> {
     }
     if arguments.cases.contains(&Case::Proxies) {
         contenders.extend(PROXIES);
+    }
+    if arguments.cases.contains(&Case::Policies) {
+        contenders.extend(POLICIES);
+        contenders.sort();
+        contenders.dedup();
     }
     let mut versions = vec![];
     for contender in &contenders {

@@ -56,8 +56,10 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
         taking_part.push(Contender::SeawayBefore);
     }
     let otherwise = [Contender::SeawayUnmeasured, Contender::SeawayLogging];
-    let otherwise = otherwise.into_iter().filter(|it| plan.contenders.contains(it));
-    taking_part.extend(otherwise.filter(|_| case.is_of_an_earlier_binary()));
+    let otherwise =
+        otherwise.into_iter().filter(|it| plan.contenders.contains(it) && !taking_part.contains(it));
+    let otherwise: Vec<Contender> = otherwise.filter(|_| case.is_of_an_earlier_binary()).collect();
+    taking_part.extend(otherwise);
     if taking_part.is_empty() {
         return Ok(None);
     }

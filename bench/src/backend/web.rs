@@ -40,8 +40,10 @@ impl ServerProtocol for Web {
             ParsedRequest::More => {}
             ParsedRequest::Whole(request) => {
                 self.head.clear();
-                seen.requests += 1;
-                seen.bytes_in += REQUEST_HEAD as u64;
+                // What a contender asks by itself is none of the clients' requests.
+                let counts = u64::from(request.sequence != http::OF_A_CONTENDER);
+                seen.requests += counts;
+                seen.bytes_in += REQUEST_HEAD as u64 * counts;
                 http::answer(&mut say.bytes, request.answer_len);
                 say.bytes.extend_from_slice(&request.answer_head());
                 let mut at = ANSWER_HEAD;
@@ -49,7 +51,7 @@ impl ServerProtocol for Web {
                     say.bytes.extend_from_slice(&PATTERN[at..request.answer_len]);
                     at = request.answer_len;
                 }
-                seen.bytes_out += at as u64;
+                seen.bytes_out += at as u64 * counts;
                 say.pattern(at, request.answer_len);
             }
         }

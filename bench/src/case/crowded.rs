@@ -45,6 +45,7 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) ->
         anew: secure,
         secure,
         hosts: Some(Hosts { count, own_paths: !secure }),
+        fields: "",
     };
     let mut clients = Web::new(question);
     if secure {

@@ -3,13 +3,14 @@
 use anyhow::Result;
 
 use super::{Bench, Case, held};
-use crate::contender::{CALLS, Contender, SECURE, SPLICED, STREAMS, WEB};
+use crate::contender::{CALLS, Contender, POLICIES, SECURE, SPLICED, STREAMS, WEB};
 use crate::load::exchange::{Exchanges, Shape};
 use crate::load::streams::{StreamOptions, Streams};
 use crate::load::web::{RequestOptions, Web};
 use crate::load::{Clients, Rig};
+use crate::message::http;
 use crate::metric::Metric;
-use crate::target::{Against, Target};
+use crate::target::{Against, Bound, Target};
 
 const BULK_CONNECTIONS: usize = 16;
 /// Opened at once.
@@ -19,12 +20,21 @@ const STREAMS_EACH: usize = 32;
 /// Requests that come at once: one for each stream of the 16 connections.
 pub const BURST: u32 = 512;
 
+/// None of them first: it is what the others are compared with.
+const POLICIES_AND_NONE: [Contender; 6] = {
+    let [unmeasured, rates, passwords, asking, compress] = POLICIES;
+    [Contender::Seaway, unmeasured, rates, passwords, asking, compress]
+};
+/// What a request without policies has to cost of one with them: one with them costs 5 % more at most.
+const OF_ONE_WITH_POLICIES: f64 = 1.0 / 1.05;
+
 pub fn contenders(case: Case) -> &'static [Contender] {
     use Contender::{
         Caddy, Envoy, Haproxy, HaproxyNewer, HaproxySplice, Nginx, Pingora, Seaway, SeawayFew, Traefik,
     };
     match case {
         Case::Proxies => &[Seaway, HaproxyNewer, Haproxy, Nginx, Envoy, Pingora, Traefik, Caddy],
+        Case::Policies => &POLICIES_AND_NONE,
         Case::HttpBulk => &[Seaway, Haproxy, HaproxySplice, Nginx],
         // Peers would need twice the descriptors, for connections to members that nobody asks for.
         Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => &[Seaway],
@@ -34,7 +44,7 @@ pub fn contenders(case: Case) -> &'static [Contender] {
 }
 
 pub fn targets(case: Case) -> Vec<Target> {
-    use Contender::{Haproxy, HaproxySplice, SeawayFew};
+    use Contender::{Haproxy, HaproxySplice, SeawayFew, SeawayUnmeasured};
     let busy = |peer, at_most| Target::beside(Metric::BusyPerRequest, peer, at_most);
     let alone = Target::alone;
     let each = |at_most| alone(Metric::MemoryPerConnection, at_most);
@@ -44,6 +54,16 @@ pub fn targets(case: Case) -> Vec<Target> {
         Case::Proxies => {
             let peers = contenders(case).iter().copied().filter(|it| *it != Contender::Seaway);
             peers.flat_map(|it| Target::at_any_rate_beside(Against::Peer(it))).collect()
+        }
+        Case::Policies => {
+            let mut targets = vec![busy(SeawayUnmeasured, 1.05)];
+            let with = |it: &&Contender| !matches!(it, SeawayUnmeasured);
+            targets.extend(POLICIES.iter().filter(with).map(|it| Target {
+                metric: Metric::BusyPerRequest,
+                against: Some(Against::Peer(*it)),
+                bound: Bound::AtLeast(OF_ONE_WITH_POLICIES),
+            }));
+            targets
         }
         Case::HttpIdle => vec![each(12.0)],
         Case::Http2Idle => vec![each(32.0)],
@@ -106,6 +126,11 @@ pub fn describe(bench: &Bench, case: Case) -> String {
             )
         }
         Case::HttpBulk => format!("HTTP/1.1, answers of 1 MiB, keep-alive, {connections} connections"),
+        Case::Policies => {
+            format!(
+                "HTTP/1.1 with a user's name, answers of {answer} B, keep-alive, {connections} connections"
+            )
+        }
         _ => format!("HTTP/1.1, answers of {answer} B, keep-alive, {connections} connections"),
     }
 }
@@ -141,8 +166,15 @@ pub fn idle(rig: &mut Rig, case: Case, count: usize) -> Result<Box<dyn Clients>>
     }
     let secure = case == Case::TlsIdle;
     let to = if secure { SECURE } else { WEB };
-    let mut clients =
-        Web::new(RequestOptions { to, answer: 1 << 10, inspect: true, anew: false, secure, hosts: None });
+    let mut clients = Web::new(RequestOptions {
+        to,
+        answer: 1 << 10,
+        inspect: true,
+        anew: false,
+        secure,
+        hosts: None,
+        fields: "",
+    });
     steps(count).try_for_each(|step| clients.open(rig, step))?;
     Ok(Box::new(clients))
 }
@@ -156,7 +188,8 @@ pub fn clients(bench: &mut Bench, case: Case, contender: Contender) -> Result<Bo
         _ if secure => SECURE,
         _ => WEB,
     };
-    let question = RequestOptions { to, answer, inspect: true, anew: false, secure, hosts: None };
+    let fields = if case == Case::Policies { http::AS_A_USER } else { "" };
+    let question = RequestOptions { to, answer, inspect: true, anew: false, secure, hosts: None, fields };
     Ok(match case {
         Case::HttpConnect | Case::TlsHandshake => {
             let mut clients = Web::new(RequestOptions { anew: true, ..question });

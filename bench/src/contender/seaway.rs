@@ -34,6 +34,14 @@ const HASHING: &str = "seaway.dev/balance: source-hash";
 const ENDING_TLS: &str = "seaway.dev/tls: bench";
 const SPEAKING_HTTP: &str = "seaway.dev/protocol: http";
 
+/// The user `bench` with the password `bench`.
+pub const PASSWORDS: &str = "seaway.dev/basic-auth: users";
+const USERS: &str = "bench:$5$seawaybench$o6zgw01coYvcSnOkyIUfgcRJ2HzdS3xkh5DUVnCxAtA";
+/// Asks a Service with the same members: its path is a question of the bench, for the shortest answer.
+pub const ASKING: &str =
+    "seaway.dev/forward-auth: asked:9118/auth/e51da55e00000000ffffffffffffffff1800000010000000";
+const ASKED_PORT: u16 = 9118;
+
 pub fn version(program: &Path) -> Result<String> {
     first_line(program, &["--version"])
 }
@@ -82,12 +90,19 @@ fn answers_ready(admin: SocketAddrV4) -> Result<bool> {
 }
 
 /// The Services that the cases with peers use, at the addresses where the peers listen.
-pub fn write_small_folder(folder: &Path, role: Role, certificate: &Certificate) -> Result<()> {
+/// `annotations`: of the Service that is asked by HTTP/1.1.
+pub fn write_small_folder(
+    folder: &Path,
+    role: Role,
+    certificate: &Certificate,
+    annotations: &str,
+) -> Result<()> {
     if role == Role::Attacked {
         return attacked::write(folder, certificate);
     }
     prepare(folder)?;
     let mut text = String::new();
+    let asked = format!("{SPEAKING_HTTP}\n    {annotations}");
     let services = match role {
         Role::Attacked => vec![],
         Role::Stream => vec![
@@ -103,13 +118,22 @@ pub fn write_small_folder(folder: &Path, role: Role, certificate: &Certificate) 
         ],
         Role::Web => {
             secret(&mut text, "bench", certificate);
+            if annotations == PASSWORDS {
+                writeln!(
+                    text,
+                    "apiVersion: v1\nkind: Secret\nmetadata: {{name: users}}\nstringData: {{auth: \"{USERS}\"}}\n---"
+                )?;
+            }
             let web = Service { annotation: SPEAKING_HTTP, port: WEB_PORT, ..Service::default() };
-            vec![
-                Service { name: "web", listen: WEB.port(), ..web },
+            let asked_about = Service { name: "asked", listen: ASKED_PORT, ..web };
+            let others = (annotations == ASKING).then_some(asked_about);
+            let all = [
+                Service { name: "web", listen: WEB.port(), annotation: asked.trim_end(), ..web },
                 Service { name: "streams", listen: STREAMS.port(), ..web },
                 Service { name: "calls", listen: CALLS.port(), port: GRPC_PORT, speaks: "grpc", ..web },
                 Service { name: "secure", listen: SECURE.port(), annotation: ENDING_TLS, ..web },
-            ]
+            ];
+            all.into_iter().chain(others).collect()
         }
     };
     let members: Vec<String> = MEMBERS.iter().map(Ipv4Addr::to_string).collect();

@@ -33,6 +33,8 @@ pub struct RequestOptions {
     pub secure: bool,
     /// `None`: one host for all.
     pub hosts: Option<Hosts>,
+    /// More header fields, each with its end of line.
+    pub fields: &'static str,
 }
 
 /// Asked for one after the other, far apart.
@@ -125,7 +127,7 @@ impl Web {
         let Some(Some(connection)) = self.slots.get_mut(slot) else { return Ok(()) };
         let Some(asked) = &connection.asked else { return Ok(()) };
         self.asking.clear();
-        http::ask(&mut self.asking, &host, &path, &asked.request);
+        http::ask(&mut self.asking, &host, &path, self.question.fields, &asked.request);
         connection.wire.send(&self.asking)?;
         tally.bytes_out += REQUEST_HEAD as u64;
         Ok(())

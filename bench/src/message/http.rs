@@ -21,11 +21,11 @@ pub fn is_upgrade(bytes: &[u8]) -> bool {
 }
 
 /// Appends a question as a program with a few usual fields asks it.
-pub fn ask(out: &mut Vec<u8>, host: &str, before: &str, request: &Request) {
+pub fn ask(out: &mut Vec<u8>, host: &str, before: &str, fields: &str, request: &Request) {
     let close = if request.close { "Connection: close\r\n" } else { "" };
     out.extend_from_slice(b"GET ");
     path(out, before, request);
-    for part in [" HTTP/1.1\r\nHost: ", host, FIELDS, close, "\r\n"] {
+    for part in [" HTTP/1.1\r\nHost: ", host, FIELDS, fields, close, "\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
 }
@@ -42,6 +42,12 @@ pub fn path(out: &mut Vec<u8>, before: &str, request: &Request) {
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const FIELDS: &str =
     "\r\nUser-Agent: seaway-bench/1\r\nAccept: */*\r\nAccept-Encoding: gzip, br\r\nAccept-Language: en\r\n";
+
+/// The user `bench` with the password `bench`.
+pub const AS_A_USER: &str = "Authorization: Basic YmVuY2g6YmVuY2g=\r\n";
+
+/// The number of a question that a contender asks by itself.
+pub const OF_A_CONTENDER: u64 = u64::MAX;
 
 /// Whether this is the head of a question, all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +127,7 @@ mod tests {
     #[test]
     fn a_question_survives_the_wire_and_what_a_contender_puts_before_it() {
         let mut out = Vec::new();
-        ask(&mut out, "bench.example", "/some/where", &REQUEST);
+        ask(&mut out, "bench.example", "/some/where", AS_A_USER, &REQUEST);
         assert_eq!(asked(&out), ParsedRequest::Whole(REQUEST));
         assert_eq!(asked(&out[..out.len() - 1]), ParsedRequest::More);
         assert_eq!(asked(b"GET / HTTP/1.1\r\n\r\n"), ParsedRequest::Broken);
@@ -130,7 +136,7 @@ mod tests {
     #[test]
     fn a_wish_to_become_a_websocket_is_known_by_its_field() {
         let mut question = Vec::new();
-        ask(&mut question, "bench.example", "", &REQUEST);
+        ask(&mut question, "bench.example", "", "", &REQUEST);
         assert!(is_upgrade(UPGRADE) && !is_upgrade(&UPGRADE[..UPGRADE.len() - 1]) && !is_upgrade(&question));
     }
 

@@ -194,6 +194,9 @@ pub(crate) struct Run {
     /// Take over the sockets of the running seaway, so that no connection is refused; the old process drains and stops
     #[arg(long)]
     pub(crate) take_over: bool,
+    /// The port of the status page, at 127.0.0.1 [default: `admin.listen` of the configuration, else 1936]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) status_port: Option<u16>,
     #[command(flatten)]
     pub(crate) log: Logging,
 }

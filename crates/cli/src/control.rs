@@ -267,6 +267,12 @@ impl Control {
     }
 
     pub(crate) async fn configure(&self, settings: &Settings) {
+        // Certificates come before the configuration that names them: it would be planned without them for a moment.
+        let pems = settings.pems.clone();
+        let read = tokio::task::spawn_blocking(move || seaway_files::pem::read(&pems)).await;
+        for certificate in read.unwrap_or_default() {
+            let _of_an_engine_that_has_ended = self.handle.changes().send(certificate).await;
+        }
         self.pems.set(settings.pems.clone());
         self.announcing.configure(settings.layer2.clone());
         let config = Arc::new(with_status_page(&self.status_page, settings.config.clone()));

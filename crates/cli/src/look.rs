@@ -24,7 +24,7 @@ use seaway_drivers::{
 use seaway_files::{Folder, read_folder};
 use seaway_model::{
     Address, Change, Fact, Kind, Listener, ObjectRef, Owner, Problem, Reason,
-    fact::HostReport,
+    fact::{HostReport, Secret},
     load_balancer::{RateLimit, RequestRate},
     outcome::ServingSocket,
 };
@@ -90,10 +90,12 @@ impl PlannedFolder {
         let stored = before.addresses.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let report = Change::Put(Fact::Host(Arc::new(host_report(settings))));
         let certificates = seaway_files::pem::read(&settings.pems);
+        let secrets: Vec<Arc<Secret>> = changes.iter().filter_map(secret_of).collect();
         let first = stored.chain([report, Change::Time(now())]).chain(certificates);
         dry_run(&mut world, first.chain(changes).chain([Change::Synced(Kind::Address)]));
         let mut problems = world.problems();
-        problems.extend(unusable(&world, settings));
+        problems.extend(unusable(&world, settings, &secrets));
+        problems.iter_mut().for_each(|it| name_secret_elsewhere(it, &secrets));
         problems.extend(check::at_status_page(&world, settings));
         let problems = located(&folder, problems);
         let mut unused = slices_without_service(&world);
@@ -153,8 +155,35 @@ pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Problem>> {
     Ok(look.mistakes().cloned().collect())
 }
 
-/// What only who uses a certificate finds out: its key is another's.
-fn unusable(world: &World, settings: &Settings) -> Vec<Problem> {
+fn secret_of(change: &Change) -> Option<Arc<Secret>> {
+    match change {
+        Change::Put(Fact::Secret(secret)) => Some(secret.clone()),
+        _ => None,
+    }
+}
+
+/// Who looks for a Secret is helped by where it is: in a folder, nothing of that is a secret of another tenant.
+fn name_secret_elsewhere(problem: &mut Problem, secrets: &[Arc<Secret>]) {
+    let Some((_, rest)) =
+        problem.message.split_once("no Secret ").filter(|_| problem.reason == Reason::NoSuchSecret)
+    else {
+        return;
+    };
+    let named =
+        rest.split(|it: char| it.is_whitespace() || it == ':' || it == ',').next().unwrap_or_default();
+    let Some((namespace, name)) = named.split_once('/') else { return };
+    let other = |it: &&Arc<Secret>| *it.object.name == *name && *it.object.namespace != *namespace;
+    if let Some(other) = secrets.iter().find(other) {
+        problem.fix = format!(
+            "There is one of this name in the namespace {}, and objects use Secrets of their own namespace: write namespace: {namespace} \
+             in it.",
+            other.object.namespace
+        );
+    }
+}
+
+/// What only who uses a certificate finds out: its key is another's. Of those that nothing uses, too.
+fn unusable(world: &World, settings: &Settings, secrets: &[Arc<Secret>]) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
     let mut problems = Vec::new();
     for overview in world.overview() {
@@ -162,13 +191,13 @@ fn unusable(world: &World, settings: &Settings) -> Vec<Problem> {
             if seen.insert(object.clone())
                 && let Err(error) = seaway_proxy::look_at(certificate)
             {
-                problems.push(bad_certificate(object, &error));
+                problems.push(bad_certificate(object, &error, false));
             }
         }
     }
     // Those of the configuration, also where nothing is served by them yet.
-    for change in seaway_files::pem::read(&settings.pems) {
-        let Change::Put(Fact::Secret(secret)) = change else { continue };
+    let files = seaway_files::pem::read(&settings.pems);
+    for secret in files.iter().filter_map(secret_of).chain(secrets.iter().cloned()) {
         if seen.insert(secret.object.clone()) {
             problems.extend(unusable_secret(&secret));
         }
@@ -388,13 +417,17 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
         member::cloud::without(&mut settings);
     }
     let dir: PathBuf = manifests_of(arguments.folder.dir(), &settings)?;
+    let asked = state_dir_of(arguments.common.state_dir.as_deref(), &settings)
+        .map_err(|error| error.to_string())
+        .and_then(|state| running::ask_running_process(&state, &dir));
+    if let (Ok((_, view)), true) = (&asked, settings.addresses.is_empty()) {
+        // Where it serves: it may have been started with --address.
+        settings.addresses = running::addresses(view);
+    }
     let look = PlannedFolder::at(&dir, &settings, PreviousState::of(&arguments.common, &settings))
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
     let key = ServiceKey::new(namespace, name);
-    let asked = state_dir_of(arguments.common.state_dir.as_deref(), &settings)
-        .map_err(|error| error.to_string())
-        .and_then(|state| running::ask_running_process(&state, &dir));
     let told = match &asked {
         Ok((_, view)) => explain_running(&look.world, &key, &running::standings(view, &key)),
         Err(_) => tell(&look.world, &key),

@@ -3,6 +3,7 @@
 mod serving;
 
 use std::{
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
@@ -46,11 +47,19 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let began = Instant::now();
     let rights = rights::keep_only(rights::SERVING_CAPABILITIES).context("capabilities cannot be dropped")?;
     let settings = load(arguments)?;
+    let manifests = manifests_of(arguments.folder.dir(), &settings)?;
+    if manifests.is_file() {
+        bail!(
+            "{} is a file: seaway run serves and watches a folder. Put the file into a folder, and name that; seaway check and \
+             seaway plan take a file as well",
+            manifests.display()
+        );
+    }
     let log = start_log(&settings)?;
     let (reloading, reloads) = mpsc::channel(1);
     let process = ProcessOptions {
         reloading,
-        manifests: manifests_of(arguments.folder.dir(), &settings)?,
+        manifests,
         state_dir: state_dir_of(arguments.common.state_dir.as_deref(), &settings)?,
         settings,
         log,
@@ -75,7 +84,11 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn load(arguments: &Run) -> Result<Settings> {
-    Ok(logged(arguments.common.settings()?, &arguments.log))
+    let mut settings = arguments.common.settings()?;
+    if let Some(port) = arguments.status_port {
+        settings.admin = Some(vec![(Ipv4Addr::LOCALHOST, port).into()]);
+    }
+    Ok(logged(settings, &arguments.log))
 }
 
 /// Flags win over the file.

@@ -1,6 +1,7 @@
 //! The process that serves a folder, asked by its status page how members stand.
 
 use std::{
+    collections::BTreeSet,
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     path::Path,
@@ -58,6 +59,13 @@ fn ask(server: &ServerInfo) -> Result<(SocketAddr, View), String> {
             ),
         }
     })
+}
+
+/// Those of the machine that Services are served at.
+pub(crate) fn addresses(view: &View) -> Vec<IpAddr> {
+    let listeners = view.services.iter().flat_map(|it| &it.listeners);
+    let specified = listeners.map(|it| it.address).filter(|it| !it.is_unspecified());
+    specified.collect::<BTreeSet<IpAddr>>().into_iter().collect()
 }
 
 /// A later process, or another program, may have the port now.

@@ -152,11 +152,13 @@ impl Driver for Native {
                 observed.running.pools.remove(id);
             }
             Step::PutCertificate(name, certificate) => {
+                let is_kept =
+                    observed.running.certificates.contains_key(name) && !observed.unusable.contains_key(name);
                 let done = self.proxy.put_certificate(key, name, certificate);
                 // Tried, and not tried again before it is another.
                 Arc::make_mut(&mut observed.running.certificates).insert(name.clone(), certificate.clone());
                 if let Err(error) = done {
-                    observed.unusable.insert(name.clone(), bad_certificate(name, &error));
+                    observed.unusable.insert(name.clone(), bad_certificate(name, &error, is_kept));
                 }
             }
             Step::RemoveCertificate(name) => {
@@ -217,10 +219,10 @@ fn pooled(wanted: &LoadBalancer) -> BTreeSet<IpAddr> {
 }
 
 /// At the key of a Secret, or at the file, that holds it.
-pub fn bad_certificate(object: &ObjectRef, error: &KeyError) -> Problem {
+pub fn bad_certificate(object: &ObjectRef, error: &KeyError, is_kept: bool) -> Problem {
     let message = format!("the certificate cannot be used for TLS: {}", chain(error));
     let problem = Problem::new(object.clone(), Reason::BadCertificate, message)
-        .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use.");
+        .fix(Certificate::fix(object, "tls.crt", is_kept));
     match object.kind {
         Kind::File => problem.in_file(object.name.clone(), 0, 0),
         _ => problem.at("data[tls.crt]"),
@@ -242,7 +244,7 @@ pub fn unusable_secret(secret: &Secret) -> Option<Problem> {
         users: String::new().into(),
     };
     let error = seaway_proxy::look_at(&Arc::new(certificate)).err()?;
-    Some(bad_certificate(&secret.object, &error))
+    Some(bad_certificate(&secret.object, &error, false))
 }
 
 fn key(unit: &Unit) -> Option<&LbKey> {
@@ -303,6 +305,9 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
         }
         _ => "",
     };
-    Problem::new(listener.owner.object(), reason, format!("{id} on {ip} cannot be served: {}", chain(error)))
+    let object = listener.owner.object();
+    let field = if object.kind == Kind::Service { "spec.ports" } else { "" };
+    Problem::new(object, reason, format!("{id} on {ip} cannot be served: {}", chain(error)))
+        .at(field)
         .fix(format!("{fix}{elsewhere}"))
 }

@@ -101,8 +101,15 @@ struct File {
     documents: Vec<FileDocument>,
     kept: BTreeMap<ObjectRef, Arc<LocatedObject>>,
     /// Why it cannot be read.
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
     problems: BTreeMap<ObjectRef, Vec<Problem>>,
+}
+
+/// Why, and what to do.
+#[derive(Clone, Default)]
+struct Trouble {
+    why: String,
+    fix: &'static str,
 }
 
 #[derive(Clone)]
@@ -290,7 +297,9 @@ impl Folder {
         self.emptied.remove(name);
         let file = match content::read(&self.dir.join(&**name)) {
             // A writer that failed, or a full disk: nothing asks for its objects to go.
-            Ok(text) if text.trim().is_empty() => self.without(name, problems::EMPTY.to_owned()),
+            Ok(text) if text.trim().is_empty() => {
+                self.without(name, Trouble { why: problems::EMPTY.to_owned(), fix: "" })
+            }
             Ok(text) => self.parse(name, &text, stamp),
             // Gone since it was listed; its event comes.
             Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => {
@@ -300,7 +309,7 @@ impl Folder {
                 if content::is_transient(&error) {
                     self.read_again = Some(later);
                 }
-                self.without(name, format!("cannot be read: {error}"))
+                self.without(name, problems::unreadable(&error))
             }
         };
         self.update(name, Some(file), touched);
@@ -338,7 +347,7 @@ impl Folder {
     }
 
     /// What the file said last, now that it cannot be read.
-    fn without(&self, name: &Name, trouble: String) -> File {
+    fn without(&self, name: &Name, trouble: Trouble) -> File {
         let trouble = Some(trouble);
         match self.files.get(name) {
             Some(before) => File {

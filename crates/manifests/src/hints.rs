@@ -27,13 +27,12 @@ fn syntax(message: &str) -> Option<&'static str> {
         _ if has("a key has to be plain text") => {
             "Quote values that begin with { or [. Templates of Helm have to be rendered before: helm template."
         }
-        _ if has("flow mapping") || has("flow sequence") => {
-            "Close the bracket, { or [, that was opened before."
-        }
+        _ if has("flow mapping") || has("flow sequence") => "Close this bracket, or one within it.",
         _ if has("quoted scalar") || has("quote") => "Close the quote that was opened before.",
         _ if has("mapping values are not allowed") || has("simple key") || has("expected ':'") => {
             "Write a space after each colon, as in kind: Service, and quotes around a value that contains a colon and a space."
         }
+        _ if has("three dashes") => "Write --- for it.",
         _ if has("did not find expected") => {
             "Fields of one map begin in the same column: compare this line with those before it. Values that begin with \
              [, {, * or & need quotes."
@@ -97,7 +96,8 @@ mod tests {
             (format!("{head}spec:\n\tports: []\n"), "Indent with spaces"),
             (format!("{head} annotations:\n    a: b\n"), "begin in the same column"),
             ("a: {{ .Release.Name }}\n".to_owned(), "helm template"),
-            ("a: {b: 1\nc: 2\n".to_owned(), "Close the bracket"),
+            ("a: {b: 1\nc: 2\n".to_owned(), "Close this bracket"),
+            ("a: 1\n--\nb: 2\n".to_owned(), "Write ---"),
             ("a: \"b\nc: d\n".to_owned(), "Close the quote"),
             ("kind:Service\na: b\n".to_owned(), "a space after each colon"),
             ("a: b: c\n".to_owned(), "a space after each colon"),

@@ -116,7 +116,8 @@ impl Certificates {
         let before = self.known.remove(object);
         let known = |held| Entry { created: secret.created, held, broken: None, age: Expiry::Fine };
         let held_before = before.as_ref().and_then(|it| it.held.clone());
-        let broken = |(key, why): UnreadableKey| broken(object, key, why);
+        let is_kept = held_before.is_some();
+        let broken = |(key, why): UnreadableKey| broken(object, key, why, is_kept);
         if secret.withheld && !named {
             self.room.give_back(object);
         }
@@ -477,14 +478,9 @@ fn vanished(object: &ObjectRef) -> Problem {
     ))
 }
 
-fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {
+fn broken(object: &ObjectRef, key: &str, why: String, is_kept: bool) -> Problem {
     let problem = Problem::new(object.clone(), Reason::BadCertificate, why);
-    at(problem, key).fix(match key {
-        "ca.crt" => "Put the PEM certificates of the authorities into ca.crt. The previous certificates stay in use.",
-        _ => {
-            "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use."
-        }
-    })
+    at(problem, key).fix(Certificate::fix(object, key, is_kept))
 }
 
 fn at(problem: Problem, key: &str) -> Problem {

@@ -7,12 +7,11 @@ use crate::{
     annotations::{
         ADOPT, AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
         COMPRESS_TYPES, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope, PASSTHROUGH,
-        RATE_KEY,
-        REALM, ServiceOptions, TRANSPARENT, asks, of_clouds, places,
+        RATE_KEY, REALM, REDIRECT, ServiceOptions, TLS_PORTS, TRANSPARENT, asks, of_clouds, places,
     },
     closed::is_only_at_entrances,
     cloud::is_told,
-    demand::Demand,
+    demand::{Demand, DemandPort},
 };
 
 /// Annotations that are about requests and answers.
@@ -50,7 +49,32 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
     problems.extend(of_http(demand));
     problems.extend(of_entrances(demand));
     problems.extend(of_tls(demand));
+    problems.extend(without_http(demand));
     problems
+}
+
+/// A redirect from http where TLS ends at each port: no port is left whose requests could be redirected.
+fn without_http(demand: &Demand) -> Option<Problem> {
+    let is_asked = demand.cloud.is_none() && demand.wishes.tls.redirect == Some(true);
+    let to = demand.tls_port().filter(|_| is_asked && !is_at_front_door(demand))?;
+    let is_http = |it: &DemandPort| !demand.ends_tls(it) && demand.protocol(&it.port) == Protocol::Http;
+    if demand.ports.iter().any(is_http) {
+        return None;
+    }
+    let ends = demand.ports.iter().filter(|it| demand.ends_tls(it)).map(|it| it.port.port.to_string());
+    let ends: Vec<String> = ends.collect();
+    let message = format!(
+        "this annotation has no effect: TLS ends at port {}, and the Service has no port for HTTP beside it",
+        ends.join(", ")
+    );
+    let fix = match ends.len() {
+        1 => "Add the port 80, whose requests are then redirected; or remove the annotation.".to_owned(),
+        _ => format!(
+            "Name the ports where TLS ends, such as {TLS_PORTS}: \"{to}\"; requests to the others are then redirected."
+        ),
+    };
+    let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
+    Some(problem.at(demand.wishes.field_of(REDIRECT)).fix(fix))
 }
 
 /// What is written and asks for something that is had at none of these places: by our name, and where it stands.

@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 
+use ipnet::IpNet;
 use seaway_model::{L4, ObjectRef, Problem, Reason, fact::Service, load_balancer::Bind};
 
 use crate::{
-    annotations::{FRONT_DOOR, HOST, PATH},
+    annotations::{DENIED, FRONT_DOOR, HOST, PATH, SOURCE_RANGES},
     demand::is_ours,
     index::ServiceKey,
     world::World,
@@ -43,6 +44,7 @@ pub fn unserved_problems(world: &World) -> Vec<Problem> {
         problems.extend(of_other_class(world, key, service));
         problems.extend(no_http(world, key, service));
         problems.extend(before_the_front_door(world, key, service));
+        problems.extend(with_host_bits(key, service));
     }
     problems.sort();
     problems
@@ -87,6 +89,23 @@ fn no_http(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem
              write the annotation {FRONT_DOOR}: \"false\"."
         ))
     })
+}
+
+/// `10.0.0.5/8` is 10.0.0.0/8: perhaps that one address was meant. `kubectl` warns of it, too.
+fn with_host_bits(key: &ServiceKey, service: &Service) -> Vec<Problem> {
+    let problem = |field: String, net: IpNet| {
+        let (whole, one) = (net.trunc(), IpNet::from(net.addr()));
+        let message = format!("{net} is read as {whole}, which has more addresses than {}", net.addr());
+        let problem = Problem::new(key.object(), Reason::Ignored, message).at(field);
+        problem.fix(format!("Write {whole} for the whole network, or {one} for the one address."))
+    };
+    let of_annotation = |name: &'static str| {
+        let text = service.meta.annotations.get(name).map(|it| &**it).unwrap_or_default();
+        let nets = text.split(',').filter_map(|it| it.trim().parse::<IpNet>().ok());
+        nets.map(move |net| (format!("metadata.annotations[{name}]"), net))
+    };
+    let all = [SOURCE_RANGES, DENIED].into_iter().flat_map(of_annotation);
+    all.filter(|(_, net)| net.trunc() != *net).map(|(field, net)| problem(field, net)).collect()
 }
 
 /// A Service whose own listener gets what is meant for the front door: at each address of the machine, the one that is bound there

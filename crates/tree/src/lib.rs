@@ -11,6 +11,7 @@
 mod deserialized;
 mod json;
 mod scalar;
+mod slips;
 
 use std::{collections::HashMap, fmt};
 
@@ -197,7 +198,8 @@ struct Key {
 impl Builder {
     fn build(mut self, text: &str) -> Result<Builder, SyntaxError> {
         for event in Parser::new_from_str(text) {
-            let (event, span) = event?;
+            let (event, span) = event
+                .map_err(|error| slips::place(error.into(), text, self.open.iter().rev().map(|it| it.at)))?;
             if self.untyped && matches!(event, Event::DocumentEnd) {
                 break;
             }

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use seaway_admin::server::PORT;
 use seaway_model::{About, Kind, L4, ObjectRef, Problem, Reason, load_balancer::Bind};
 use seaway_plan::{Overview, World, annotations::BACKENDS};
@@ -14,7 +14,7 @@ use seaway_plan::{Overview, World, annotations::BACKENDS};
 use super::{PlannedFolder, PreviousState, STANDARD_INPUT};
 use crate::{
     args::{Check, CheckOutput},
-    output,
+    output, rights,
     settings::{Settings, checked::read_checked, doubts::is_front_door_wider},
 };
 
@@ -29,6 +29,7 @@ const WHILE_SERVING: [&str; 4] = [
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
     let (settings, mut problems) = arguments.common.settings_checked();
     let before = PreviousState::of(&arguments.common, &settings);
+    read_as_run_does()?;
     let (of, look) = if arguments.manifests.as_os_str() == "-" {
         (STANDARD_INPUT.to_owned(), PlannedFolder::at_standard_input(&settings, before)?)
     } else {
@@ -45,6 +46,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
 /// The same of a configuration, and of the folder that it names.
 pub(crate) fn check_config(file: &Path) -> Result<ExitCode> {
     let (settings, mut problems) = read_checked(file);
+    read_as_run_does()?;
     problems.extend(beside(&settings)?);
     for problem in &problems {
         print(problem);
@@ -54,6 +56,14 @@ pub(crate) fn check_config(file: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
+}
+
+/// `seaway run` gives up the right of root to read every file, so a check must not have it either: it would find no fault with a
+/// file that is missing from what is served. The configuration and the state folder are read before: the latter may be of the
+/// account that serves.
+fn read_as_run_does() -> Result<()> {
+    rights::keep_only(rights::SERVING_CAPABILITIES).context("capabilities cannot be dropped")?;
+    Ok(())
 }
 
 /// Of the folder, if the configuration names one; else of certificates alone, as nothing is known of Services.

@@ -122,5 +122,8 @@ fn a_certificate_of_the_configuration_that_cannot_be_used_is_told_before_anythin
         let told: Vec<String> = beside(&settings).expect("it is planned").iter().map(Problem::line).collect();
         assert_eq!(told.len(), usize::from(cause.is_some()), "{cert} {key}: {told:?}");
         assert!(cause.is_none_or(|it| told[0].contains(it)), "{told:?}");
+        // It is about files, and no certificate of before is in use.
+        let fix = "into the file that cert names in seaway.yaml; its PEM key";
+        assert!(told.iter().all(|it| it.contains(fix) && !it.contains("stays in use")), "{told:?}");
     }
 }

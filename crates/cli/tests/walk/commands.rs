@@ -1,6 +1,10 @@
 //! Commands that touch nothing: plan, check, explain, config, help.
 
-use std::{net::SocketAddr, process::Stdio};
+use std::{
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
+    process::Stdio,
+};
 
 use crate::{
     backends::{Backend, manifest},
@@ -89,7 +93,7 @@ fn check_names_what_is_written_and_counts_for_nothing() {
     let text = told();
     for part in [
         "unknown field, which is ignored (did you mean \"targetPort\"?)",
-        "web.yaml:2:7: Manifest web.yaml: kind: Ingress is not served here: write an HTTPRoute",
+        "web.yaml:2:7: Manifest web.yaml: kind: Ingress web is not served here: write an HTTPRoute",
         "list.yaml:1:1: Manifest list.yaml: not a Kubernetes object",
         "Manifest other.yml.txt: this file is not read: names of manifests end in .yaml, .yml or .json",
     ] {
@@ -230,6 +234,9 @@ fn explain_asks_the_process_that_serves_the_folder_how_members_stand() {
         text.contains(&line(one.at, "up\n")) && text.contains(&line(at, "down: "))
     });
     assert!(explain().contains(&format!("serves this folder: http://{}/", seaway.admin())), "{}", explain());
+    // No flag and no configuration says where it serves: the process does.
+    let ip = seaway.ip.to_string();
+    assert!(explain().contains(&ip), "{ip} {}", explain());
     drop(seaway);
     let text = explain();
     assert!(text.contains(&format!("  {at}  listed as ready\n")), "{text}");
@@ -338,4 +345,46 @@ fn a_reason_is_explained_and_an_unknown_one_is_refused() {
     assert!(!unknown.status.success());
     let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(text.contains("no reason is called \"Nonsense\"") && text.contains("`seaway reasons`"), "{text}");
+}
+
+#[test]
+fn check_reads_files_with_the_rights_of_run_and_run_wants_a_folder() {
+    let folder = Folder::new();
+    folder.write("shop.yaml", &manifest("shop", 8080, &[], &[endpoint()]));
+    let file = folder.manifests().join("shop.yaml");
+    let served = run(&["run", path(&file), "--state-dir", path(&folder.state())]);
+    let told = stderr(&served);
+    assert!(!served.status.success() && told.lines().count() == 1, "nothing is logged before: {told}");
+    assert!(told.contains("shop.yaml is a file: seaway run serves and watches a folder"), "{told}");
+    // As root, too: whoever serves has given up the right to read every file.
+    let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+    mode(0o000);
+    let checked = run(&["check", path(&folder.manifests())]);
+    let told = stdout(&checked);
+    assert_eq!(checked.status.code(), Some(1), "{told}");
+    assert!(told.contains("shop.yaml: cannot be read: Permission denied"), "{told}");
+    assert!(told.contains("Let the account that runs Seaway read the file"), "{told}");
+    mode(0o600);
+    assert!(run(&["check", path(&folder.manifests())]).status.success());
+}
+
+#[test]
+fn the_status_page_is_at_the_port_that_a_flag_names() {
+    let Some(port) = (21_000..22_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()) else {
+        panic!("no port is free")
+    };
+    let folder = Folder::new();
+    let mut child = seaway()
+        .args(["run", path(&folder.manifests()), "--state-dir", path(&folder.state())])
+        .args(["--address", "127.0.0.1", "--status-port", &port.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let answers = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    until("the status page is there", || answers() || child.try_wait().expect("a child").is_some());
+    let is_there = answers();
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert!(is_there);
 }

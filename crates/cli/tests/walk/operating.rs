@@ -221,6 +221,36 @@ fn a_reload_tells_whether_the_configuration_was_taken() {
 }
 
 #[test]
+fn a_reload_that_names_a_certificate_is_never_planned_without_it() {
+    let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).expect("a certificate");
+    let setup = Setup::new();
+    let ip = setup.ip;
+    let without = format!("frontDoor: {{port: 8080, addresses: [{ip}]}}\n");
+    let with = without.replace(
+        "]}",
+        "], certificates: [{cert: shop.pem, key: shop.key}], tls: {port: 8443, redirect: true}}",
+    );
+    let web = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {seaway.dev/backends: \"127.0.0.1:9\"}\n\
+               spec: {ports: [{port: 80}]}\n";
+    let seaway = setup.config(&without).write("web.yaml", web).start();
+    let folder = seaway.folder.0.path();
+    std::fs::write(folder.join("shop.pem"), made.cert.pem()).expect("written");
+    std::fs::write(folder.join("shop.key"), made.signing_key.serialize_pem()).expect("written");
+    let config = folder.join("seaway.yaml");
+    let before = std::fs::read_to_string(&config).expect("a file");
+    let listens = || std::net::TcpStream::connect((ip, 8443)).is_ok();
+    for _ in 0..10 {
+        std::fs::write(&config, before.replace(&without, &with)).expect("written");
+        done(&seaway, &["reload"]);
+        until("https is served", listens);
+        std::fs::write(&config, &before).expect("written");
+        done(&seaway, &["reload"]);
+        until("https is not served any more", || !listens());
+    }
+    assert!(!seaway.log().contains("not redirected"), "{}", seaway.log());
+}
+
+#[test]
 fn the_socket_is_for_its_user_alone_and_gone_at_the_end() {
     let Scene { seaway, alice: _alice, bob: _bob } = scene();
     let path = seaway.folder.state().join("control.sock");

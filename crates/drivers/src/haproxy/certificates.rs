@@ -29,8 +29,10 @@ impl Certificates {
                 }
                 let problem = match before.get(object).or_else(|| self.known.get(object)) {
                     Some((known, problem)) if Arc::ptr_eq(known, certificate) => problem.clone(),
-                    _ => {
-                        seaway_proxy::look_at(certificate).err().map(|error| bad_certificate(object, &error))
+                    known => {
+                        let is_kept = known.is_some_and(|(_, problem)| problem.is_none());
+                        let error = seaway_proxy::look_at(certificate).err();
+                        error.map(|error| bad_certificate(object, &error, is_kept))
                     }
                 };
                 if let Some(problem) = &problem {

@@ -9,7 +9,7 @@ use seaway_manifests::{
 };
 use seaway_model::{About, Change, Kind, Name, ObjectRef, Problem, Reason};
 
-use super::{File, Folder, line_of};
+use super::{File, Folder, Trouble, line_of};
 
 pub(super) const EMPTY: &str = "is empty; to remove its objects, delete the file";
 /// How many names a message lists.
@@ -23,9 +23,10 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
         let is_served =
             !file.kept.is_empty() || file.documents.iter().any(|it| !it.document.found.is_empty());
         let mut problem =
-            Problem::new(whole.clone(), Reason::Unreadable, trouble.clone()).in_file(shown.clone(), 0, 0);
+            Problem::new(whole.clone(), Reason::Unreadable, trouble.why.clone()).in_file(shown.clone(), 0, 0);
+        problem.fix = trouble.fix.into();
         if is_served {
-            problem = problem.fix("The last good state of the file is still served.");
+            add(&mut problem.fix, "The last good state of the file is still served.");
         }
         problems.entry(whole.clone()).or_default().push(problem);
     }
@@ -60,6 +61,17 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
         }
     }
     problems
+}
+
+/// A file that is there, and cannot be read.
+pub(super) fn unreadable(error: &io::Error) -> Trouble {
+    let fix = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "Let the account that runs Seaway read the file, by chmod or chown. It gives up the right of root to read every file."
+        }
+        _ => "",
+    };
+    Trouble { why: format!("cannot be read: {error}"), fix }
 }
 
 /// The object and the field that a Problem is about: if it is a slice, who corrects it looks for the line there, and not at the

@@ -189,6 +189,19 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
         );
         return None;
     }
+    if let Some((host, port)) = text.split_once(';') {
+        field.invalid(
+            text,
+            &format!(
+                "write {host}:{port}, with a colon before the port; several backends are separated by commas"
+            ),
+        );
+        return None;
+    }
+    if text.starts_with('[') != text.contains(']') {
+        field.invalid(text, "an IPv6 address before a port stands in brackets, such as [2001:db8::1]:80");
+        return None;
+    }
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(text);
     let (host, port) = match (text.parse::<SocketAddr>(), bare.parse::<IpAddr>()) {
         (Ok(at), _) => (at.ip().to_string(), Some(at.port())),

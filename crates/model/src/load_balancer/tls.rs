@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{HostPattern, PoolId};
-use crate::name::{Name, ObjectRef};
+use crate::name::{Kind, Name, ObjectRef};
 
 /// Certificates by the host name that a client asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,6 +121,33 @@ pub struct Certificate {
     pub staple: Option<Box<[u8]>>,
     /// Users with hashes of their passwords (htpasswd), where no certificate is held; may be empty.
     pub users: SecretString,
+}
+
+impl Certificate {
+    /// What to do about one that cannot be used: of a Secret by its keys, of files by what stands in them. `is_kept`: one that was
+    /// read before is served.
+    pub fn fix(object: &ObjectRef, key: &str, is_kept: bool) -> String {
+        let (what, kept) = match (object.kind, key) {
+            (Kind::File, "ca.crt") => (
+                "Write the authorities' certificates into the file, as PEM.",
+                "The previous certificates stay in use.",
+            ),
+            (Kind::File, _) => (
+                "Write the PEM certificate, and then those between it and its authority, into the file that cert names in \
+                 seaway.yaml; its PEM key belongs into the file that key names, or, without one, into the same.",
+                "The previous certificate stays in use.",
+            ),
+            (_, "ca.crt") => (
+                "Put the PEM certificates of the authorities into ca.crt.",
+                "The previous certificates stay in use.",
+            ),
+            _ => (
+                "Put a PEM certificate chain into tls.crt and its PEM key into tls.key.",
+                "The previous certificate stays in use.",
+            ),
+        };
+        if is_kept { format!("{what} {kept}") } else { what.to_owned() }
+    }
 }
 
 impl PartialEq for Certificate {

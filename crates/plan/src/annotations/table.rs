@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[BALANCE, "serviceloadbalancer/lb.algorithm", "loadbalancer.openstack.org/lb-method"],
-        help: "round-robin, least-connections, random-two, source-hash or first",
+        help: "round-robin, least-connections, random-two, source-hash or first; roundrobin, leastconn, random and source of HAProxy are read as well",
         set: |wishes, text| {
             wishes.balance = match text {
                 "round-robin" | "roundrobin" | "ROUND_ROBIN" | "SOURCE_IP_PORT" => Balance::RoundRobin,

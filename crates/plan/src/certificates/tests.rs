@@ -210,3 +210,27 @@ fn what_is_named_no_more_makes_room_for_others() {
     certificates.put(&other, true);
     assert!(certificates.held(&one.object).is_none() && certificates.held(&other.object).is_some());
 }
+
+#[test]
+fn the_previous_certificate_stays_in_use_only_where_there_was_one_and_a_file_is_told_as_a_file() {
+    let fixes = |object: &ObjectRef, before: Option<&Secret>| {
+        let mut certificates = Certificates::default();
+        let of = |secret: &Secret| Secret { object: object.clone(), ..secret.clone() };
+        if let Some(before) = before {
+            certificates.put(&of(before), true);
+        }
+        certificates.put(&of(&secret("shop", &[("tls.crt", "none"), ("tls.key", "none")])), true);
+        let fixes: Vec<String> =
+            certificates.problems_of(object).iter().map(|it| it.fix.to_string()).collect();
+        fixes.join(" ")
+    };
+    let of_secret = ObjectRef::new(Kind::Secret, "default", "shop");
+    let of_file = ObjectRef::new(Kind::File, "", "shop.pem");
+    let good = tls_secret("shop", &["shop.example"]);
+    for object in [&of_secret, &of_file] {
+        assert!(!fixes(object, None).contains("stays in use"), "{}", fixes(object, None));
+        assert!(fixes(object, Some(&good)).contains("The previous certificate stays in use."));
+    }
+    assert!(fixes(&of_secret, None).contains("into tls.crt"));
+    assert!(fixes(&of_file, None).contains("that cert names in seaway.yaml"));
+}
