@@ -38,6 +38,6 @@ pub use member_weights::{MemberWeights, WeightOverride, WeightTarget};
 pub use merge_join::merge_join;
 pub use name::{Kind, Name, ObjectRef, Owner, Time};
 pub use outcome::{Change, Deletion, Outcome, Status, UnreportedHostState};
-pub use problem::{About, Problem};
+pub use problem::{Problem, ProblemDetail};
 pub use reason::Reason;
 pub use unit::{Desired, LbKey, Place, Unit, WorkItem};

@@ -27,12 +27,12 @@ pub struct Problem {
     pub place: Option<SourceLocation>,
     /// What else the message is about. Programs decide by it and never by the words, which may change.
     #[serde(skip)]
-    pub about: Option<About>,
+    pub about: Option<ProblemDetail>,
 }
 
 /// What the message of a Problem names besides the object that has the Problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum About {
+pub enum ProblemDetail {
     /// The field of another object that is to be corrected.
     Field(ObjectRef, Name),
     /// Another object that does not exist, or lacks what is needed. Without a name: there is none of its kind.
@@ -89,7 +89,7 @@ impl Problem {
     }
 
     #[must_use]
-    pub fn about(mut self, about: About) -> Problem {
+    pub fn about(mut self, about: ProblemDetail) -> Problem {
         self.about = Some(about);
         self
     }

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::LazyLock, time::Duration};
 
 use ipnet::IpNet;
 use seaway_model::{
-    About, Config, Name, Problem, Reason,
+    Config, Name, Problem, ProblemDetail, Reason,
     config::{Defaults, MemberSource},
     fact::Labels,
     load_balancer::{
@@ -365,7 +365,7 @@ fn unknown(object: &ObjectRef, key: &Name, meant: &str, prefix: &str) -> Problem
     let (instead, fix) = meant_instead(meant, prefix);
     let problem = problem.fix(fix);
     match instead {
-        Some(name) => problem.about(About::MeantAnnotation(name)),
+        Some(name) => problem.about(ProblemDetail::MeantAnnotation(name)),
         None => problem,
     }
 }

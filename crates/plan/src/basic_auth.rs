@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    About, Kind, ObjectRef, Problem, Reason,
+    Kind, ObjectRef, Problem, ProblemDetail, Reason,
     fact::Service,
     load_balancer::{BasicAuth, Protocol},
 };
@@ -61,7 +61,7 @@ pub(crate) fn problems(
             ),
         };
         let problem = Problem::new(admitted::object(service), Reason::NoSuchSecret, what)
-            .about(About::Missing(secret.clone()));
+            .about(ProblemDetail::Missing(secret.clone()));
         problems.push(problem.at(wishes.field_of(BASIC_AUTH)).fix(format!(
             "Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \
              --from-file={USERS}=users.",

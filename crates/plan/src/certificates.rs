@@ -24,7 +24,7 @@ use std::{
 };
 
 use seaway_model::{
-    About, Kind, Name, ObjectRef, Problem, Reason, Time,
+    Kind, Name, ObjectRef, Problem, ProblemDetail, Reason, Time,
     config::{FrontDoorTls, TlsSecrets},
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern, TlsByName},
@@ -358,7 +358,10 @@ impl Certificates {
     pub(crate) fn missing(&self, settings: &FrontDoorTls, door: &ObjectRef) -> Vec<Problem> {
         let problem = |object: &ObjectRef, what: &str, field: String| {
             let problem = Problem::new(door.clone(), Reason::NoSuchSecret, format!("{object} has no {what}"));
-            problem.about(About::Missing(object.clone())).at(field).fix("Write the Secret, or name another.")
+            problem
+                .about(ProblemDetail::Missing(object.clone()))
+                .at(field)
+                .fix("Write the Secret, or name another.")
         };
         let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Entry::is_pair) || self.not_known_yet(it);
         let named = settings.certificates.iter().enumerate();
@@ -390,7 +393,7 @@ impl Certificates {
             let fix = "Write the Secret, of type kubernetes.io/tls, with tls.crt and tls.key. Until then clients that \
                        ask for TLS are refused.";
             let problem = Problem::new(object.clone(), Reason::NoSuchSecret, what).at(field.clone());
-            problems.push(problem.about(About::Missing(missing.clone())).fix(fix));
+            problems.push(problem.about(ProblemDetail::Missing(missing.clone())).fix(fix));
         }
         let uncovered = self.uncovered(named, hosts);
         if !uncovered.is_empty() {

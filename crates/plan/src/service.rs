@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    About, Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
+    Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, ProblemDetail, Reason,
     config::MemberSource,
     fact::{ServiceKind, ServicePort},
     group::NodeAccess,
@@ -297,7 +297,7 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
         let what =
             format!("{it} has no ca.crt, so no client certificate can be verified: no listener is opened");
         Problem::new(object.clone(), Reason::NoSuchSecret, what)
-            .about(About::Missing(it.clone()))
+            .about(ProblemDetail::Missing(it.clone()))
             .at(wishes.field_of(AUTHORITIES))
             .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
     }));
@@ -315,7 +315,7 @@ pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Vec<Pro
     }
     let what = format!("{object} has no ca.crt, so no TLS connection to a member is trusted");
     let problem =
-        Problem::new(demand.owner.object(), Reason::NoSuchSecret, what).about(About::Missing(object));
+        Problem::new(demand.owner.object(), Reason::NoSuchSecret, what).about(ProblemDetail::Missing(object));
     let fix = "Create the Secret with the PEM certificates of the members' authority in ca.crt.";
     vec![problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix)]
 }
@@ -445,7 +445,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
             "selectors are not resolved here, and the Service has no EndpointSlice, so it has no member"
         };
         let none = ObjectRef::new(Kind::EndpointSlice, object.namespace.clone(), "");
-        let problem = problem(Reason::NoEndpoints, whose.into()).about(About::Missing(none));
+        let problem = problem(Reason::NoEndpoints, whose.into()).about(ProblemDetail::Missing(none));
         problems.push(problem.fix(slices::slice_to_write(demand)));
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use seaway_model::{
-    About, Kind, Name, ObjectRef, Problem, Reason,
+    Kind, Name, ObjectRef, Problem, ProblemDetail, Reason,
     fact::{EndpointPort, Endpoints, TargetPort},
     load_balancer::L4,
 };
@@ -26,7 +26,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
         |reason, message: String| Problem::new(object.clone(), reason, message).at(wanted.field.clone());
     let about = |slice: &Name, field: Name| {
         let slice = ObjectRef::new(Kind::EndpointSlice, object.namespace.clone(), slice.clone());
-        About::Field(slice, field)
+        ProblemDetail::Field(slice, field)
     };
     let annotation = |key: &str| Name::from(format!("metadata.annotations[{key}]"));
     let mut problems = Vec::new();
@@ -176,7 +176,7 @@ pub fn without_service(world: &World) -> Vec<Problem> {
             problems.push(match nearest(name, &names) {
                 Some(near) => {
                     let meant = ObjectRef::new(Kind::Service, namespace.clone(), near);
-                    problem.about(About::Meant(meant)).fix(format!("Did you mean {near}?"))
+                    problem.about(ProblemDetail::Meant(meant)).fix(format!("Did you mean {near}?"))
                 }
                 None => problem.fix("Write the Service, or remove the slice."),
             });

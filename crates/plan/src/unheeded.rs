@@ -6,8 +6,9 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 use crate::{
     annotations::{
         ADOPT, AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
-        COMPRESS_TYPES, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope, PASSTHROUGH,
-        RATE_KEY, REALM, REDIRECT, ServiceOptions, TLS_PORTS, TRANSPARENT, asks, of_clouds, places,
+        COMPRESS_TYPES, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope,
+        PASSTHROUGH, RATE_KEY, REALM, REDIRECT, ServiceOptions, TLS_PORTS, TRANSPARENT, asks, of_clouds,
+        places,
     },
     closed::is_only_at_entrances,
     cloud::is_told,

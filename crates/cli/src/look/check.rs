@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use seaway_admin::server::PORT;
-use seaway_model::{About, Kind, L4, ObjectRef, Problem, Reason, load_balancer::Bind};
+use seaway_model::{Kind, L4, ObjectRef, Problem, ProblemDetail, Reason, load_balancer::Bind};
 use seaway_plan::{Overview, World, annotations::BACKENDS};
 
 use super::{PlannedFolder, PreviousState, STANDARD_INPUT};
@@ -146,12 +146,12 @@ fn cause(problem: &Problem, all: &[Problem]) -> Option<String> {
     };
     let mut others = all.iter().filter(is_other);
     match problem.reason {
-        Reason::NoEndpoints if matches!(&problem.about, Some(About::Missing(it)) if it.kind == Kind::EndpointSlice) =>
+        Reason::NoEndpoints if matches!(&problem.about, Some(ProblemDetail::Missing(it)) if it.kind == Kind::EndpointSlice) =>
         {
             let names_backends = |it: &Problem| {
                 it.object == problem.object
                     && (it.field.contains("backend")
-                        || matches!(&it.about, Some(About::MeantAnnotation(it)) if it.as_str() == BACKENDS)
+                        || matches!(&it.about, Some(ProblemDetail::MeantAnnotation(it)) if it.as_str() == BACKENDS)
                         || it.field.ends_with("annotations"))
             };
             // Slices of others are broken for others: those count that are called as this Service, or nearly name it.
@@ -160,14 +160,15 @@ fn cause(problem: &Problem, all: &[Problem]) -> Option<String> {
                 let rest = it.object.name.strip_prefix(service.as_str());
                 matches!(it.object.kind, Kind::EndpointSlice | Kind::Endpoints)
                     && (rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-                        || it.about == Some(About::Meant(problem.object.clone())))
+                        || it.about == Some(ProblemDetail::Meant(problem.object.clone())))
             };
             let found = others.find(|it| names_backends(it) || is_slice(it))?;
             Some(if is_slice(found) { found.object.to_string() } else { found.field.to_string() })
         }
         Reason::NoSuchSecret => {
             let named = |it: &&Problem| {
-                it.object.kind == Kind::Secret && problem.about == Some(About::Missing(it.object.clone()))
+                it.object.kind == Kind::Secret
+                    && problem.about == Some(ProblemDetail::Missing(it.object.clone()))
             };
             others.find(named).map(|it| it.object.to_string())
         }
@@ -270,22 +271,26 @@ mod tests {
         let secret = object(Kind::Secret, "web-tls");
         let no_slice = || {
             let none = object(Kind::EndpointSlice, "");
-            problem(&web, Reason::NoEndpoints).at("spec.ports[0]").about(About::Missing(none))
+            problem(&web, Reason::NoEndpoints).at("spec.ports[0]").about(ProblemDetail::Missing(none))
         };
         let key = "metadata.annotations[seaway.dev/bakends]";
         let misspelt = || problem(&web, Reason::BadAnnotation).at(key);
-        let backends = || About::MeantAnnotation(BACKENDS.into());
+        let backends = || ProblemDetail::MeantAnnotation(BACKENDS.into());
         let lost = || problem(&slice, Reason::NoSuchService);
         let unsigned = || problem(&web, Reason::NoSuchSecret);
         for (follows, other, expected) in [
             (no_slice(), misspelt().about(backends()), Some(key)),
             (no_slice(), misspelt(), None),
-            (no_slice(), lost().about(About::Meant(web.clone())), Some("EndpointSlice default/wbe-1")),
+            (
+                no_slice(),
+                lost().about(ProblemDetail::Meant(web.clone())),
+                Some("EndpointSlice default/wbe-1"),
+            ),
             (no_slice(), lost(), None),
-            (no_slice(), lost().about(About::Meant(object(Kind::Service, "other"))), None),
+            (no_slice(), lost().about(ProblemDetail::Meant(object(Kind::Service, "other"))), None),
             (problem(&web, Reason::NoEndpoints), misspelt().about(backends()), None),
             (
-                unsigned().about(About::Missing(secret.clone())),
+                unsigned().about(ProblemDetail::Missing(secret.clone())),
                 problem(&secret, Reason::Invalid),
                 Some("Secret default/web-tls"),
             ),

@@ -155,7 +155,11 @@ impl Deref for Heard {
 impl Heard {
     pub(crate) fn of(cluster: &Cluster) -> Heard {
         let (tell, changes) = mpsc::channel(1024);
-        Heard { told: SourceReports::default(), changes, watch: cluster.watch(tell, ExpiredHostPolicy::Watched) }
+        Heard {
+            told: SourceReports::default(),
+            changes,
+            watch: cluster.watch(tell, ExpiredHostPolicy::Watched),
+        }
     }
 
     pub(crate) fn want(&self, wanted: WantedSecrets) {

@@ -255,7 +255,9 @@ fn found(seen: ProjectView<'_>, terms: &NodeRules) -> Vec<usize> {
 fn kept(node: &NodeObject, id: &Name, server: Option<&Server>, why: &str, fix: &str) -> Problem {
     let state = match server {
         None => format!("the project has no server {id}"),
-        Some(server) => format!("the server {id} of the Node {}", ServerLookup::Exists(server.status.clone())),
+        Some(server) => {
+            format!("the server {id} of the Node {}", ServerLookup::Exists(server.status.clone()))
+        }
     };
     let message = format!("{state}; the Node is not deleted, because {why}");
     Problem::new(node.object(), Reason::NodeKept, message).fix(fix)

@@ -140,7 +140,9 @@ impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
     pub(super) fn require_lead(&self) -> Result<(), PassError> {
         match self.leads.is_open() {
             true => Ok(()),
-            false => Err(PassError::new(Reason::Unreachable, "another process is the leader", super::UNCHANGED)),
+            false => {
+                Err(PassError::new(Reason::Unreachable, "another process is the leader", super::UNCHANGED))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use seaway_manifests::{
     hint,
     object::{InvalidObject, UNTIL_CORRECTED},
 };
-use seaway_model::{About, Change, Kind, Name, ObjectRef, Problem, Reason};
+use seaway_model::{Change, Kind, Name, ObjectRef, Problem, ProblemDetail, Reason};
 
 use super::{File, Folder, Trouble, line_of};
 
@@ -78,7 +78,7 @@ pub(super) fn unreadable(error: &io::Error) -> Trouble {
 /// Service that has the Problem.
 pub(super) fn subject(problem: &Problem) -> (ObjectRef, Name) {
     match &problem.about {
-        Some(About::Field(object, field)) => (object.clone(), field.clone()),
+        Some(ProblemDetail::Field(object, field)) => (object.clone(), field.clone()),
         _ => (problem.object.clone(), problem.field.clone()),
     }
 }
@@ -232,10 +232,10 @@ mod tests {
             Problem::new(object(Kind::Service, "web"), Reason::NoSuchPort, "in other words").at("spec");
         assert_eq!(subject(&problem), (object(Kind::Service, "web"), "spec".into()));
         let slice = object(Kind::EndpointSlice, "web-1");
-        let of_slice = problem.clone().about(About::Field(slice.clone(), "ports".into()));
+        let of_slice = problem.clone().about(ProblemDetail::Field(slice.clone(), "ports".into()));
         assert_eq!(subject(&of_slice), (slice.clone(), "ports".into()));
         // What does not exist has no place.
-        let missing = problem.about(About::Missing(slice));
+        let missing = problem.about(ProblemDetail::Missing(slice));
         assert_eq!(subject(&missing), (object(Kind::Service, "web"), "spec".into()));
     }
 }

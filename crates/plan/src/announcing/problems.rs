@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use seaway_model::{
-    About, Kind, Name, ObjectRef, Problem, Reason,
+    Kind, Name, ObjectRef, Problem, ProblemDetail, Reason,
     fact::{
         AddressPool, AdvertisementScope, AnnouncementObject, BgpAdvertisement, BgpPeer, Labels,
         unsupported_announcement_problem,
@@ -162,7 +162,7 @@ impl AnnouncingObjects {
             if let Some(what) = what {
                 let message = format!("{} does not exist, or has no key password{what}", password.secret);
                 let problem = Problem::new(object(), Reason::NoSuchSecret, message)
-                    .about(About::Missing(password.secret.clone()))
+                    .about(ProblemDetail::Missing(password.secret.clone()))
                     .at("spec.passwordSecret");
                 all.push(
                     problem

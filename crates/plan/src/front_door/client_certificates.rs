@@ -1,6 +1,6 @@
 //! Certificates that a Service asks its clients for at the front door, whose listeners it shares: by its host names alone.
 
-use seaway_model::{About, Problem, Reason, config::FrontDoor as Settings, fact::Service};
+use seaway_model::{Problem, ProblemDetail, Reason, config::FrontDoor as Settings, fact::Service};
 
 use super::listeners::requires_client_certificates;
 use crate::{
@@ -93,7 +93,7 @@ pub(crate) fn problems(
             clients.authorities
         );
         let problem = Problem::new(object, Reason::NoSuchSecret, what)
-            .about(About::Missing(clients.authorities.clone()))
+            .about(ProblemDetail::Missing(clients.authorities.clone()))
             .at(wishes.field_of(AUTHORITIES));
         problems.push(problem.fix("Write the Secret, with the authorities of clients in ca.crt, as PEM."));
     }

@@ -124,6 +124,8 @@ impl FrontDoor {
 pub(crate) fn why_not(service: &Service, given: PlanContext<'_>) -> Option<&'static str> {
     match given.config.front_door.opens {
         OpenPolicy::Never => Some("the configuration turns the front door off"),
-        OpenPolicy::WhenNeeded | OpenPolicy::Always => service::why_not(service, given).map(NotAttachedReason::as_str),
+        OpenPolicy::WhenNeeded | OpenPolicy::Always => {
+            service::why_not(service, given).map(NotAttachedReason::as_str)
+        }
     }
 }
