@@ -151,7 +151,7 @@ fn read_one(node: &Node, listed: Option<(&'static KindReader, &str)>) -> Option<
         // What is missing may be there under another name.
         Err(mut broken) => {
             broken.errors.retain(|fault| !is_misspelt(fault, &ignored));
-            broken.faults.extend(ignored);
+            broken.errors.extend(ignored);
             broken.errors.extend(likely_mistakes::wrong_annotations(known.kind, node));
             broken.errors.sort_by_key(|fault| fault.at);
             broken.errors.dedup();
@@ -162,10 +162,10 @@ fn read_one(node: &Node, listed: Option<(&'static KindReader, &str)>) -> Option<
 }
 
 /// A field that is missing because it stands there with a slip of the pen, which is told.
-fn is_misspelt(fault: &Fault, ignored: &[Fault]) -> bool {
+fn is_misspelt(fault: &ValidationError, ignored: &[ValidationError]) -> bool {
     let (above, name) = fault.field.rsplit_once('.').unwrap_or(("", &fault.field));
     let meant = format!("did you mean {name:?}");
-    let is_beside = |it: &Fault| it.field.rsplit_once('.').map_or("", |(above, _)| above) == above;
+    let is_beside = |it: &ValidationError| it.field.rsplit_once('.').map_or("", |(above, _)| above) == above;
     fault.message.starts_with("Required value")
         && ignored.iter().any(|it| is_beside(it) && it.message.contains(&meant))
 }

@@ -254,12 +254,14 @@ mod tests {
             (&own, "", false),
         ] {
             let settings = parse(&format!("{of_host}{more}"), Path::new("")).expect("is well written");
-            let look = Look::at_text(manifest.as_bytes(), &settings, Before::default()).expect("is read");
+            let look = PlannedFolder::at_text(manifest.as_bytes(), &settings, PreviousState::default())
+                .expect("is read");
             let problem = wider_front_door(&look.world, &settings);
             assert_eq!(problem.is_some(), is_named, "{more} {problem:?}");
         }
         let nothing = parse("", Path::new("")).expect("is well written");
-        let look = Look::at_text(AT_FRONT_DOOR.as_bytes(), &nothing, Before::default()).expect("is read");
+        let look = PlannedFolder::at_text(AT_FRONT_DOOR.as_bytes(), &nothing, PreviousState::default())
+            .expect("is read");
         assert_eq!(wider_front_door(&look.world, &nothing), None);
     }
 

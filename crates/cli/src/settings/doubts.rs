@@ -86,7 +86,7 @@ fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
 pub(crate) fn is_front_door_wider(settings: &Settings) -> bool {
     let door = &settings.config.front_door;
     let is_everywhere = door.addresses.iter().any(IpAddr::is_unspecified) && !settings.said.door_addresses;
-    is_everywhere && !settings.addresses.is_empty() && door.opens != Opens::Never
+    is_everywhere && !settings.addresses.is_empty() && door.opens != OpenPolicy::Never
 }
 
 /// Says so in the log of the start.

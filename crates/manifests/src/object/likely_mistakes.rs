@@ -345,13 +345,13 @@ mod tests {
             ),
             (service("seaway.dev/backends: '127.0.0.1:3000'", "0"), "spec.ports[0].port"),
         ] {
-            let faults = read_text(&text).remove(0).result.expect_err("it is refused").faults;
+            let faults = read_text(&text).remove(0).result.expect_err("it is refused").errors;
             let fields: Vec<&str> = faults.iter().map(|it| it.field.as_str()).collect();
             assert_eq!(fields, [field], "{faults:?}");
         }
         // What is wrong with others is still named.
         let text = service("seaway.dev/backends: '127.0.0.1:300x', seaway.dev/balance: any", "80");
-        let faults = read_text(&text).remove(0).result.expect_err("it is refused").faults;
+        let faults = read_text(&text).remove(0).result.expect_err("it is refused").errors;
         assert_eq!(faults.len(), 2, "{faults:?}");
     }
 

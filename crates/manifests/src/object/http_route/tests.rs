@@ -328,7 +328,7 @@ fn more_than_this_version_accepts_is_no_reason_not_to_follow_what_an_api_server_
     assert!(told.iter().any(|it| it.contains("Too long: ")), "{told:?}");
     let accepted = |text: &str| {
         let roots = crate::tree::parse(text).expect("is YAML");
-        let faults = Faults::default();
+        let faults = ValidationErrors::default();
         let facts = read_accepted(&Field::root(&roots[0], &faults)).expect("has a name");
         match &facts[0] {
             Fact::HttpRoute(route) => route.rules[0].clone(),
