@@ -67,7 +67,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
 pub(super) fn unreadable(error: &io::Error) -> Trouble {
     let fix = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "Let the account that runs Seaway read the file, by chmod or chown. It gives up the right of root to read every file."
+            "Let the account that runs Seaway read the file, by chmod or chown. It drops the right of root to read every file."
         }
         _ => "",
     };
