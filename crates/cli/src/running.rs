@@ -167,7 +167,7 @@ mod tests {
         });
         server(&state::absolute(dir.path()), &at);
         let why = ask_running_process(dir.path(), dir.path()).expect_err("another began");
-        assert!(why.contains("does not answer any more") && why.contains(&at), "{why}");
+        assert!(why.contains("does not answer at its status page") && why.contains(&at), "{why}");
         let (asked, _) = ask_running_process(dir.path(), dir.path()).expect("it is the one");
         assert_eq!(asked.to_string(), at);
         said.join().expect("it has told");

@@ -109,7 +109,7 @@ mod tests {
         }
         assert_eq!("service".parse(), Ok(Controllers::default()));
         for (text, why) in [
-            ("nodes", "there is no controller \"nodes\""),
+            ("nodes", "no controller is called \"nodes\""),
             ("-service", "no controller would run"),
             ("", "no controller would run"),
         ] {

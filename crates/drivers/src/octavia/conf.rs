@@ -361,7 +361,7 @@ mod tests {
             ("monitor-timeout=", "is not a duration"),
             ("monitor-max-retries=many", "is not a number from 1 to 10"),
             ("max-shared-lb=two", "is not a number"),
-            ("container-store=vault", "is no store"),
+            ("container-store=vault", "is not a store"),
         ] {
             let read = read_all(&format!("[LoadBalancer]\n\n{line}\nlb-provider=ovn\n"));
             assert_eq!((read.refused.len(), read.told.len()), (1, 0), "{line}: {read:?}");
@@ -426,7 +426,7 @@ mod tests {
     fn what_is_not_understood_is_told_with_its_line_and_spoils_nothing_else() {
         for (line, why) in [
             ("monitor-max-retries=11", "is not a number from 1 to 10"),
-            ("lb-method=FASTEST", "is no method"),
+            ("lb-method=FASTEST", "is not a method"),
             ("lb-version=v1", "only v2 is"),
             ("subnet-id=", "the value is empty"),
             ("node-selector==x", "names no label"),

@@ -328,7 +328,7 @@ fn a_network_that_would_take_other_traffic_gets_no_route() {
         ("10.0.0.0/8", "the address 10.0.0.5 of the Node is in it"),
         ("10.0.0.0/30", "the address 10.0.0.1 of the router is in it"),
         ("10.1.2.128/25", "the pod network overlaps with 10.1.2.0/24 of Node b"),
-        ("pods", "is no network"),
+        ("pods", "is not a network"),
     ] {
         let mut scene = Scene::new(&[]);
         scene.nodes[0].pod_cidrs = vec![network.to_owned()];

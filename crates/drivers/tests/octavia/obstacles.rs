@@ -61,7 +61,7 @@ async fn what_cannot_be_made_is_told_and_nothing_is_deleted_until_it_can() {
         ("availability zone", |it, id| it.zone = Some(id.into())),
     ] {
         let lacking = wish(&scene, |it| set(it, nowhere));
-        stays(&scene, &lacking, &format!("there is no {what}")).await;
+        stays(&scene, &lacking, &format!("the cloud has no {what}")).await;
     }
     let other =
         NewSubnet { cidr: Some("10.9.0.0/24".to_owned()).into(), ..NewSubnet::new(network(&scene).await, 4) };

@@ -194,7 +194,7 @@ fn authorities_that_cannot_be_read_spoil_only_what_believes_them() {
 fn what_is_left_out_or_closed_is_said_at_its_field() {
     let cases: Vec<Case> = vec![
         (
-            "no UDP",
+            "does not serve UDP",
             "spec.ports",
             one(to("web"), |pool, listener| (pool.l4, listener.l4) = (L4::Udp, L4::Udp)),
         ),

@@ -226,7 +226,7 @@ mod tests {
         let own = Located { value: "Three".to_owned(), place };
         assert_eq!(
             find(Service::Network, |it| it.region = Some(own)).unwrap_err(),
-            "there is no network in region \"Three\"; set the region (clouds.yaml:9) to one of: RegionOne, Two"
+            "the cloud has no network in region \"Three\"; set the region (clouds.yaml:9) to one of: RegionOne, Two"
         );
         assert_eq!(
             find(Service::Compute, |it| it.interface = Interface::Admin).unwrap_err(),

@@ -104,7 +104,7 @@ async fn files_of_certificates_that_are_none_are_named() {
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "nothing").expect("written");
     let missing = folder.path().join("missing.pem");
-    for (path, what) in [(&empty, "has no certificate in it"), (&missing, "cannot be read")] {
+    for (path, what) in [(&empty, "has no certificate"), (&missing, "cannot be read")] {
         let mut credentials = credentials("https://127.0.0.1:9/v3");
         credentials.tls.ca = Some(named(path.clone()));
         let error = Cloud::connect(Source::Given(credentials), quick()).await.err().expect("no CA");

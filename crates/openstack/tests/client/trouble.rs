@@ -361,7 +361,7 @@ async fn a_write_of_which_nobody_knows_the_outcome_is_lost() {
     .await;
     for status in [500, 502, 504] {
         let line = format!(
-            "make a port: Neutron answered {status}; something failed within Neutron: its operators find it in its log"
+            "make a port: Neutron answered {status}; Neutron failed internally: its operators find the cause in the log of Neutron"
         );
         call_fails(new_port(), Class::Lost, &line, move |_| Act::Json(status, json!(null))).await;
     }
@@ -401,6 +401,6 @@ async fn a_missing_service_and_a_wrong_region_are_told_with_what_there_is() {
         Instant::now(),
         &error,
         &Class::NoRegion,
-        "list networks: there is no network in region \"Atlantis\"; set the region (as given) to one of: RegionOne",
+        "list networks: the cloud has no network in region \"Atlantis\"; set the region (as given) to one of: RegionOne",
     );
 }

@@ -492,5 +492,5 @@ fn a_route_with_more_communities_than_fit_is_told_and_the_others_go() {
     scene.want(vec![many, route(2, 0)]);
     scene.rest(3);
     assert_eq!(scene.table.routes.len(), 1);
-    assert!(scene.session.complaint().is_some_and(|it| it.starts_with("192.0.0.1/32 and routes like it")));
+    assert!(scene.session.complaint().is_some_and(|it| it.starts_with("192.0.0.1/32 and similar routes")));
 }

@@ -151,7 +151,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
     for (line, verdict, part) in [
         (5, Verdict::LeftOut, "seaway.dev/compress: gzip"),
         (6, Verdict::Closed, "does not route by the client's address"),
-        (7, Verdict::Closed, "not known"),
+        (7, Verdict::Closed, "does not know this line"),
         (8, Verdict::Closed, "replaces a prefix"),
     ] {
         let told = report.why(line);

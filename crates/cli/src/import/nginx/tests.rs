@@ -235,7 +235,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
     for (line, verdict, part) in [
         (1, Verdict::NoEffect, "settings of the process"),
         (3, Verdict::LeftOut, "seaway.dev/compress: gzip"),
-        (4, Verdict::Closed, "not known"),
+        (4, Verdict::Closed, "does not know this directive"),
         (7, Verdict::LeftOut, "serves no files"),
         (8, Verdict::LeftOut, "no variables"),
         (9, Verdict::LeftOut, "not the address of a backend that Seaway can connect to"),

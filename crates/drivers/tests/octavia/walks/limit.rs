@@ -179,7 +179,7 @@ async fn a_floating_ip_that_nobody_was_seen_to_give_up_is_counted() {
     let internal = |it: &mut Service| super::annotate(it, super::INTERNAL, Some("true"));
     let walk = spent(internal).await;
     let told = walk.limited().await;
-    let waits = told.iter().filter(|it| it.starts_with("its floating IP 172."));
+    let waits = told.iter().filter(|it| it.starts_with("the floating IP 172."));
     assert_eq!((walk.scene.floating().await.len(), waits.count()), (3, 3), "{told:?}");
     walk.passes(2 * HOUR + A_WHILE).await;
     assert_eq!(walk.limited().await, [""; 0]);
@@ -210,7 +210,7 @@ async fn a_rebuild_that_a_setting_asks_for_is_counted() {
         }
         walk.passes(A_WHILE).await;
         let (now, told) = (ids(&walk).await, walk.limited().await);
-        let waits = told.iter().filter(|it| it.starts_with("its current load balancer")).count();
+        let waits = told.iter().filter(|it| it.starts_with("the current load balancer")).count();
         match itself {
             true => assert!(now.is_disjoint(&before) && now.len() == 3 && waits == 0, "{told:?}"),
             false => assert!(now == before && waits == 3, "{told:?}"),
@@ -248,7 +248,7 @@ async fn a_rebuild_of_what_is_in_error_is_counted_unless_the_service_asks_for_it
         let stay = if itself { 0 } else { 2 };
         let told = walk.limited().await;
         assert_eq!(ids(&walk).await.intersection(&before).count(), stay, "{told:?}");
-        let waits = told.iter().filter(|it| it.starts_with("its current load balancer")).count();
+        let waits = told.iter().filter(|it| it.starts_with("the current load balancer")).count();
         assert_eq!(waits, stay, "{told:?}");
         walk.passes(HOUR).await;
         assert!(ids(&walk).await.is_disjoint(&before), "the others in the next hour");

@@ -130,7 +130,7 @@ async fn where_a_copy_is_not_noticed_it_closes_nothing_before_an_operator_approv
     assert_eq!(walk.open().await, (ports([80, 443]), 3));
     let told = walk.about_rules(&beside).await;
     assert!(
-        told.len() == 1 && told[0].message.contains("its rule for 30443/TCP from 10.0.0.0/24"),
+        told.len() == 1 && told[0].message.contains("the rule for 30443/TCP from 10.0.0.0/24"),
         "{told:?}"
     );
     assert!(told[0].fix.contains(&format!("seaway.dev/approved-deletions=/{CLASS} until TIME")), "{told:?}");

@@ -203,7 +203,7 @@ fn whatever_is_not_a_callers_own_mistake_names_what_to_do() {
         (403, "lacks a role"),
         (406, "`seaway openstack check`"),
         (429, "limits the rate"),
-        (500, "in its log"),
+        (500, "in the log of"),
         (501, "`seaway openstack check`"),
         (503, "is overloaded"),
     ] {

@@ -460,7 +460,7 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
     // Of a folder. It is never left out.
     let password = |world: &World| sessions(world)[0].password.clone().expect("it has one");
     assert!(password(&world).value.is_none());
-    assert!(messages(&world).contains("Secret default/tor is not there"), "{}", messages(&world));
+    assert!(messages(&world).contains("Secret default/tor does not exist"), "{}", messages(&world));
     let secret = Secret {
         object: ObjectRef::new(Kind::Secret, "default", "tor"),
         created: None,

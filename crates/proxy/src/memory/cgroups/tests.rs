@@ -156,7 +156,7 @@ impl Held {
         // It comes to the group before it takes memory.
         let script = "echo 0 > \"$0/cgroup.procs\" && exec \"$@\"";
         let program = std::env::current_exe().expect("this program");
-        let test = "memory::groups::tests::holds_memory_until_its_input_ends";
+        let test = "memory::cgroups::tests::holds_memory_until_its_input_ends";
         let mut command = Command::new("sh");
         command.args(["-c", script]).arg(&folder).arg(program).args([test, "--exact", "--ignored"]);
         command.env(HOLDS, held.to_string()).stdin(Stdio::piped()).stdout(Stdio::null());
