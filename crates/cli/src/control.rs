@@ -268,7 +268,7 @@ impl Control {
 
     pub(crate) async fn configure(&self, settings: &Settings) {
         // Certificates come before the configuration that names them: it would be planned without them for a moment.
-        let pems = settings.pems.clone();
+        let pems: Vec<_> = self.pems.added(&settings.pems).cloned().collect();
         let read = tokio::task::spawn_blocking(move || seaway_files::pem::read(&pems)).await;
         for certificate in read.unwrap_or_default() {
             let _of_an_engine_that_has_ended = self.handle.changes().send(certificate).await;

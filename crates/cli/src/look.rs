@@ -420,12 +420,18 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let asked = state_dir_of(arguments.common.state_dir.as_deref(), &settings)
         .map_err(|error| error.to_string())
         .and_then(|state| running::ask_running_process(&state, &dir));
+    let planned = |settings: &Settings| {
+        PlannedFolder::at(&dir, settings, PreviousState::of(&arguments.common, settings))
+            .context("the folder cannot be planned")
+    };
+    let mut look = planned(&settings)?;
     if let (Ok((_, view)), true) = (&asked, settings.addresses.is_empty()) {
-        // Where it serves: it may have been started with --address.
-        settings.addresses = running::addresses(view);
+        // Where it serves: it may have been started with --address. Addresses of pools are not the host's own.
+        if look.world.pools().is_empty() {
+            settings.addresses = running::addresses(view);
+            look = planned(&settings)?;
+        }
     }
-    let look = PlannedFolder::at(&dir, &settings, PreviousState::of(&arguments.common, &settings))
-        .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
     let key = ServiceKey::new(namespace, name);
     let told = match &asked {

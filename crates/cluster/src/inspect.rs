@@ -102,7 +102,7 @@ impl HostLiveness {
     }
 }
 
-/// What nothing can be told without.
+/// The Problem that keeps an inspection from showing anything.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InspectionError(pub Problem);

@@ -125,6 +125,8 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// Files that are watched, until this is dropped.
 pub struct PemWatch {
     shared: Arc<Shared>,
+    /// What was named last.
+    files: Mutex<Vec<PemFiles>>,
     part: WatchedPart,
     thread: Option<JoinHandle<()>>,
 }
@@ -150,7 +152,7 @@ impl PemWatch {
         let first = read(files);
         let thread =
             std::thread::Builder::new().name("certificates".to_owned()).spawn(move || watcher.run())?;
-        Ok((PemWatch { shared, part, thread: Some(thread) }, first))
+        Ok((PemWatch { shared, files: Mutex::new(files.to_vec()), part, thread: Some(thread) }, first))
     }
 
     /// For the watchdog.
@@ -158,8 +160,16 @@ impl PemWatch {
         self.part.clone()
     }
 
+    /// Which of these are not watched yet. The others are read by the watcher alone: what another reader sends could be older than
+    /// what the watcher sent, and would stay.
+    pub fn added<'a>(&self, files: &'a [PemFiles]) -> impl Iterator<Item = &'a PemFiles> {
+        let watched = self.files.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        files.iter().filter(move |it| !watched.contains(it))
+    }
+
     /// Other files from now on.
     pub fn set(&self, files: Vec<PemFiles>) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&files);
         *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
         self.shared.wakeup.wake();
     }
@@ -365,6 +375,16 @@ mod tests {
                 return;
             }
         }
+    }
+
+    #[test]
+    fn files_that_are_watched_already_are_not_added() {
+        let file = |name: &str| PemFiles { name: name.into(), parts: Vec::new(), staple: None };
+        let (watch, _) = PemWatch::start(&[file("a")], |_| {}).expect("it starts");
+        let both = [file("a"), file("b")];
+        assert!(watch.added(&both).eq([&both[1]]));
+        watch.set(both.to_vec());
+        assert_eq!(watch.added(&both).count(), 0);
     }
 
     #[test]

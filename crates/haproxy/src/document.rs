@@ -46,7 +46,7 @@ pub struct Origins {
     pub backends: BTreeMap<(Owner, PoolId), Vec<Label>>,
 }
 
-/// Of the process. What is different here needs a reload.
+/// HAProxy's `global` section. A change here needs a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
     /// Below it lie all files but for the configuration: [`FileKind::path`].

@@ -119,8 +119,10 @@ impl DocumentBuilder<'_> {
 
     fn problem(&mut self, owner: &Owner, option: &str, reason: Reason, what: String) {
         let problem = Problem::new(owner.object(), reason, what).at(field(owner, option));
-        let problem =
-            problem.fix("Remove the setting, or let the native data plane serve this: docs/haproxy.md.");
+        let problem = problem.fix(match reason {
+            Reason::NoSuchSecret => "Create or correct the Secret that the setting names.",
+            _ => "Remove the setting, or let the native data plane serve this: docs/haproxy.md.",
+        });
         self.problems.push((owner.clone(), problem));
     }
 

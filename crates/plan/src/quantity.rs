@@ -103,7 +103,9 @@ pub fn list<T>(text: &str, part: impl Fn(&str) -> Result<T, String>) -> Result<V
 /// controller reads it.
 pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
     list(text, |label| match label.split_once('=') {
-        Some(("", _)) => Err(format!("{label:?} names no label")),
+        Some(("", _)) => {
+            Err(format!("{label:?} has no label key before the =; write KEY=VALUE, or KEY for any value"))
+        }
         Some((name, value)) => Ok((name.into(), (!value.is_empty()).then(|| value.into()))),
         None => Ok((label.into(), None)),
     })

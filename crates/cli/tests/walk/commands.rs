@@ -61,7 +61,7 @@ fn check_reads_one_file_and_standard_input_and_the_folder_may_stand_without_a_fl
     let bad = piped("bad.yaml");
     assert_eq!(bad.status.code(), Some(1));
     let told = stdout(&bad);
-    assert!(told.starts_with("standard input:2:1: Manifest standard input:"), "{told}");
+    assert!(told.starts_with("standard input:1:7: Manifest standard input:"), "{told}");
 
     std::fs::remove_file(file("bad.yaml")).expect("it was there");
     let dir = folder.manifests();

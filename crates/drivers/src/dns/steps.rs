@@ -61,7 +61,7 @@ pub(super) enum NameConflict {
     Beside(BTreeSet<IpAddr>),
 }
 
-/// `is_wanted`: nobody asks for it any more.
+/// `is_wanted`: a Service still asks for the name.
 pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<Step> {
     let markers = Markers::of(it, observed);
     let obstacle = obstacle(it, observed);

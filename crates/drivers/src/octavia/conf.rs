@@ -429,7 +429,7 @@ mod tests {
             ("lb-method=FASTEST", "is not a method"),
             ("lb-version=v1", "only v2 is"),
             ("subnet-id=", "the value is empty"),
-            ("node-selector==x", "names no label"),
+            ("node-selector==x", "has no label key"),
             ("flotaing-network-id=x", "did you mean floating-network-id?"),
         ] {
             let (found, told) = read_text(&format!("[LoadBalancer]\n\n{line}\nlb-provider=ovn\n"));

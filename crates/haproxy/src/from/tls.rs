@@ -58,8 +58,7 @@ impl DocumentBuilder<'_> {
             }
         }
         if entries.is_empty() {
-            let what =
-                format!("no certificate can be used at port {}: the port is closed", here.listener.port);
+            let what = format!("port {} is closed: it has no usable certificate", here.listener.port);
             self.problem(owner, "tls", Reason::NoSuchSecret, what);
             return None;
         }

@@ -233,7 +233,7 @@ fn what_is_left_out_or_closed_is_said_at_its_field() {
             }),
         ),
         (
-            "no certificate can be used",
+            "it has no usable certificate",
             "metadata.annotations[seaway.dev/tls]",
             one(to("web"), |_, listener| {
                 listener.tls =

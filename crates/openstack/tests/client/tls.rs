@@ -128,7 +128,7 @@ async fn a_client_certificate_that_cannot_be_used_is_never_left_out() {
     for (pair, told) in [
         ((&missing, &key), format!("the client certificate {} cannot be read", missing.display())),
         ((&certificate, &missing), format!("the key of the client certificate {} cannot", missing.display())),
-        ((&certificate, &empty), "has no certificate with its key in it".to_owned()),
+        ((&certificate, &empty), "has no certificate with its key".to_owned()),
         ((&certificate, &others_key), "key and certificate have to belong together".to_owned()),
     ] {
         for ca in [None, Some(ca.clone())] {
