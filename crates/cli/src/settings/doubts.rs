@@ -6,7 +6,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
-use seaway_model::{config::OpenPolicy, dns::DnsProvider};
+use seaway_model::{config::OpenPolicy, dns::DnsProvider, load_balancer::CheckKind};
+use seaway_plan::quantity::probe_path;
 use seaway_proxy::AccessLogTarget;
 use tracing::info;
 
@@ -29,6 +30,7 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
         .chain(port_of_status_page(settings))
         .chain(missing_addresses(settings))
         .chain(folder_of_access_log(settings))
+        .chain(path_of_checks(settings))
         .collect()
 }
 
@@ -86,7 +88,8 @@ fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
 pub(crate) fn is_front_door_wider(settings: &Settings) -> bool {
     let door = &settings.config.front_door;
     let is_everywhere = door.addresses.iter().any(IpAddr::is_unspecified) && !settings.said.door_addresses;
-    is_everywhere && !settings.addresses.is_empty() && door.opens != OpenPolicy::Never
+    let is_limited = !settings.addresses.is_empty() && !settings.addresses.iter().any(IpAddr::is_unspecified);
+    is_everywhere && is_limited && door.opens != OpenPolicy::Never
 }
 
 /// Says so in the log of the start.
@@ -102,6 +105,17 @@ pub(crate) fn log_wider_front_door(settings: &Settings) {
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.
 pub(crate) fn is_missing(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+}
+
+/// Members may answer 400 to such a request, and then count as down.
+fn path_of_checks(settings: &Settings) -> Option<String> {
+    let CheckKind::Http { path, .. } = &settings.config.defaults.health.as_ref()?.kind else {
+        return None;
+    };
+    let why = probe_path(path).err()?;
+    Some(format!(
+        "defaults.healthCheck.path: {why}. Members may refuse health checks for it, and count as down."
+    ))
 }
 
 /// `seaway run` does not start without it.
@@ -179,9 +193,16 @@ mod tests {
             ("frontDoor: {port: 1936, addresses: [127.0.0.2]}\nadmin: {listen: ['127.0.0.1:1936']}", 0),
             ("frontDoor: {port: 8080}\nadmin: {listen: ['0.0.0.0:1936']}", 0),
             ("frontDoor: {port: 1936, addresses: [127.0.0.1]}", 1),
+            ("defaults: {healthCheck: {kind: http, path: healthz}}", 1),
+            ("defaults: {healthCheck: {kind: http, path: /healthz}}", 0),
         ];
         for (text, count) in table {
             assert_eq!(doubts(text).len(), count, "{text}: {:?}", doubts(text));
+        }
+        for (addresses, is_wider) in [("127.0.0.1", true), ("'::', 0.0.0.0", false)] {
+            let text = format!("host: {{addresses: [{addresses}]}}");
+            let settings = parse(&text, Path::new("/nowhere")).expect("is well written");
+            assert_eq!(is_front_door_wider(&settings), is_wider, "{addresses}");
         }
     }
 }
