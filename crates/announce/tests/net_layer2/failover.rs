@@ -145,7 +145,7 @@ fn hosts_that_have_ipv6_alone_fail_over_and_notice_that_they_are_cut_off() {
         let pinger = Pinger::start(&lan.client, ip(V6));
         let owner = pinger.until_answered();
         let (gone, at) = (lan.at(&owner), Instant::now());
-        lan.hosts.iter().for_each(|it| it.until_it_says(&format!("{V6}: State {{ what: ")));
+        lan.hosts.iter().for_each(|it| it.until_it_says(&format!("{V6}: AddressStatus {{ what: ")));
         lan.cut(gone);
         let took = pinger.outage(at, &owner);
         println!("IPv6 alone, cut off: {took:?} without an answer");
