@@ -23,7 +23,7 @@ use seaway_drivers::{
 };
 use seaway_files::{Folder, read_folder};
 use seaway_model::{
-    Address, Change, Fact, Kind, Listener, ObjectRef, Owner, Problem, Reason,
+    Address, Change, Fact, Kind, Listener, ObjectRef, Owner, Problem, ProblemDetail, Reason,
     fact::{HostReport, Secret},
     load_balancer::{RateLimit, RequestRate},
     outcome::ServingSocket,
@@ -164,15 +164,12 @@ fn secret_of(change: &Change) -> Option<Arc<Secret>> {
 
 /// Who looks for a Secret is helped by where it is: in a folder, nothing of that is a secret of another tenant.
 fn name_secret_elsewhere(problem: &mut Problem, secrets: &[Arc<Secret>]) {
-    let Some((_, rest)) =
-        problem.message.split_once("no Secret ").filter(|_| problem.reason == Reason::NoSuchSecret)
-    else {
+    let Some(ProblemDetail::Missing(missing)) = &problem.about else { return };
+    if problem.reason != Reason::NoSuchSecret || secrets.iter().any(|it| it.object == *missing) {
         return;
-    };
-    let named =
-        rest.split(|it: char| it.is_whitespace() || it == ':' || it == ',').next().unwrap_or_default();
-    let Some((namespace, name)) = named.split_once('/') else { return };
-    let other = |it: &&Arc<Secret>| *it.object.name == *name && *it.object.namespace != *namespace;
+    }
+    let (namespace, name) = (missing.namespace.clone(), missing.name.clone());
+    let other = |it: &&Arc<Secret>| it.object.name == name && it.object.namespace != namespace;
     if let Some(other) = secrets.iter().find(other) {
         problem.fix = format!(
             "There is one of this name in the namespace {}, and objects use Secrets of their own namespace: write namespace: {namespace} \
