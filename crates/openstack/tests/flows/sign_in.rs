@@ -110,7 +110,7 @@ async fn a_wrong_region_lists_those_that_there_are() -> Result<()> {
         (error.class(), error.to_string().as_str()),
         (
             &Class::NoRegion,
-            "list networks: there is no network in region \"RegionTwo\"; set the region (clouds.yaml:7) to one of: \
+            "list networks: the cloud has no network in region \"RegionTwo\"; set the region (clouds.yaml:7) to one of: \
              RegionOne"
         )
     );
