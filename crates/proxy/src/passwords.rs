@@ -37,7 +37,7 @@ use seaway_model::{
     Name,
     load_balancer::{BasicAuth, PasswordHash},
 };
-use secrecy::{ExposeSecret, SecretSlice};
+use secrecy::{ExposeSecret, SecretSlice, zeroize::Zeroizing};
 
 use self::queue::Queue;
 use crate::{
@@ -173,21 +173,22 @@ fn matches(hash: &PasswordHash, password: &[u8]) -> bool {
 
 /// Nobody who does not know the key can tell which two attempts have the same.
 fn fingerprint(key: &hmac::Key, attempt: &PasswordAttempt<'_>, hash: &PasswordHash, is_own: bool) -> u128 {
-    let mut context = hmac::Context::with_key(key);
-    let mut put = |part: &[u8]| {
-        context.update(&(part.len() as u64).to_le_bytes());
-        context.update(part);
-    };
     let (kind, cost, salt, made): (u8, u32, &[u8], &[u8]) = match hash {
         PasswordHash::Bcrypt { cost, salt, hash } => (0, u32::from(*cost), salt, hash),
         PasswordHash::Sha256Crypt { rounds, salt, hash } => (1, *rounds, salt, hash),
         PasswordHash::Sha512Crypt { rounds, salt, hash } => (2, *rounds, salt, hash),
     };
-    put(&[kind, u8::from(is_own)]);
-    put(&cost.to_le_bytes());
+    let (kind, cost) = ([kind, u8::from(is_own)], cost.to_le_bytes());
     let namespace = attempt.auth.of.namespace.as_bytes();
-    [namespace, salt, made, attempt.name, attempt.password].into_iter().for_each(&mut put);
-    let tag = context.sign();
+    let parts: [&[u8]; 7] = [&kind, &cost, namespace, salt, made, attempt.name, attempt.password];
+    // One call for all of it, since each request asks; of a size that is not outgrown, so that no copy of a password is left.
+    let length = parts.iter().map(|part| part.len().saturating_add(size_of::<u64>())).sum();
+    let mut text = Zeroizing::new(Vec::with_capacity(length));
+    for part in parts {
+        text.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        text.extend_from_slice(part);
+    }
+    let tag = hmac::sign(key, &text);
     tag.as_ref().iter().take(16).fold(0, |all, byte| all << 8 | u128::from(*byte))
 }
 
