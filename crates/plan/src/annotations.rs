@@ -22,7 +22,7 @@ use ipnet::IpNet;
 use seaway_model::{
     Config, Name, Problem, ProblemDetail, Reason,
     config::{Defaults, MemberSource},
-    fact::Labels,
+    fact::{Labels, Service},
     load_balancer::{
         Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, Limits, MemberLimit,
         PassiveHealthCheck, PoolHttpOptions, ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
@@ -41,7 +41,7 @@ pub(crate) use cloud::{
 pub use cloud::{CLOUD_CLASS, GIVE_AWAY, HealthCheckOptions, INTERNAL, ProviderOptions};
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
-pub use meant::{AnnotationSuggestion, meant, name_of};
+pub use meant::{AnnotationSuggestion, is_unknown, meant, name_of, protection_elsewhere};
 pub use names::DNS_NAMES;
 use names::OF_EXTERNAL_DNS;
 pub(crate) use names::{DNS_TTL, has_hostname, hostnames};
@@ -291,6 +291,17 @@ impl ServiceOptions {
         problems
     }
 
+    /// As [`ServiceOptions::read`], of a Service: what its reader has named, and has closed it for, is not named again.
+    pub(crate) fn read_of(&mut self, object: &ObjectRef, service: &Service) -> Vec<Problem> {
+        let mut problems = self.read(object, &service.meta.annotations);
+        let key = |field: &Name| {
+            let key = field.strip_prefix("metadata.annotations[")?.strip_suffix(']')?;
+            Some(is_unknown(key))
+        };
+        problems.retain(|it| !(service.unclear_sources && key(&it.field) == Some(true)));
+        problems
+    }
+
     /// What follows from a value that is not understood.
     fn not_understood(&mut self, row: &Row, field: &str) -> &'static str {
         match row.name() {
@@ -315,6 +326,12 @@ impl ServiceOptions {
             REALM | FORWARD_AUTHORIZATION if self.http.basic_auth.is_none() => {
                 self.close_for(BASIC_AUTH).unwrap_or("the default is used")
             }
+            // Who says what a rate is counted by, or how much may come at once, means to limit it.
+            BURST | RATE_KEY if !self.written.contains_key(CLIENT_RATE) => {
+                self.close_for(CLIENT_RATE).unwrap_or("the default is used")
+            }
+            // No limit stands in for one that is not understood.
+            http::BODY_SIZE => self.close_for(RATE).unwrap_or("the default is used"),
             // No name is taken out of DNS for a slip of the pen.
             DNS_NAMES => {
                 "names of this Service that are published stay in DNS as they are, and no others are added"

@@ -153,7 +153,7 @@ impl Demand {
     ) -> Demand {
         let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
         let mut wishes = ServiceOptions::of(&config.defaults);
-        let mut problems = wishes.read(&object, &service.meta.annotations);
+        let mut problems = wishes.read_of(&object, service);
         // Who may connect is not known: nobody at our own listeners, and a cloud's load balancer stays as it is.
         wishes.cloud.unclear |= service.unclear_sources || !unknown_tls_ports(service, &wishes).is_empty();
         // A cloud asks nobody for a password.

@@ -6,8 +6,8 @@ use seaway_model::{Config, Kind, Name, load_balancer::TlsProfile, name::ObjectRe
 
 use crate::{
     annotations::{
-        BASIC_AUTH, FORWARD_AUTHORIZATION, FRONT_DOOR, HOST, INTERNAL, PATH, REALM, SOURCE_RANGES,
-        ServiceOptions, TLS_PROFILE, nobody, rows,
+        BASIC_AUTH, BURST, CLIENT_RATE, FORWARD_AUTHORIZATION, FRONT_DOOR, HOST, INTERNAL, PATH, RATE,
+        RATE_KEY, REALM, SOURCE_RANGES, ServiceOptions, TLS_PROFILE, nobody, rows,
     },
     certificates::{passwords, pem, x509},
     http, quantity,
@@ -62,6 +62,14 @@ pub fn wish(bytes: &[u8]) {
         if [REALM, FORWARD_AUTHORIZATION].contains(&name) {
             // Who says how a password is asked for means to ask.
             refused.close_for(BASIC_AUTH);
+        }
+        if [BURST, RATE_KEY].contains(&name) {
+            // Who says what a rate is counted by means to limit it.
+            refused.close_for(CLIENT_RATE);
+        }
+        if name == "seaway.dev/max-body-size" {
+            // No limit stands in for this one.
+            refused.close_for(RATE);
         }
         // It has no place at the front door rather than another one than was meant.
         refused.http.place_unclear = [FRONT_DOOR, HOST, PATH].contains(&name);

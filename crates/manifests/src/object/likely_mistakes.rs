@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, fact::Service};
+use seaway_model::{
+    Fact, Kind, Name, ObjectRef, Problem,
+    fact::{Meta, Service},
+};
 use seaway_plan::annotations::{
-    BACKENDS, HOST, PATH, ServiceOptions, lets_clients_in, meant, name_of, other_name, protects, rows,
+    BACKENDS, HOST, PATH, SOURCE_RANGES, ServiceOptions, is_unknown, lets_clients_in, meant, name_of,
+    other_name, protection_elsewhere, protects, rows,
 };
 
 use super::{
@@ -107,10 +111,13 @@ impl Object {
 
     /// Whether it has something that protects it, and is not closed.
     pub fn is_protected(&self) -> bool {
-        let says = |it: &Service| {
-            !it.source_ranges.is_empty() || it.meta.annotations.keys().any(|key| protects(key))
+        let says = |it: &Meta| it.annotations.keys().any(|key| protects(key));
+        let is_said = |fact: &Fact| match fact {
+            Fact::Service(it) => !it.source_ranges.is_empty() || says(&it.meta),
+            Fact::HttpRoute(it) => says(&it.meta),
+            _ => false,
         };
-        !self.is_closed() && self.service().is_some_and(says)
+        !self.is_closed() && self.facts.iter().any(is_said)
     }
 }
 
@@ -129,19 +136,37 @@ fn labels(node: &Node, misses: &mut LikelyMistakes) {
 
 fn annotations(node: &Node, misses: &mut LikelyMistakes) {
     let all = written_entries(node, "annotations");
+    let is_said = |ours: &str| {
+        all.iter().any(|other| *other.key == *ours) || ours == SOURCE_RANGES && misplaced::has_ranges(node)
+    };
     for it in all {
-        let Some((ours, closes)) = nearly_ours(&it.key) else { continue };
-        let message = format!("an annotation that Seaway does not know (did you mean {ours}?)");
-        let is_said = all.iter().any(|other| *other.key == *ours);
-        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, closes && !is_said);
+        let field = format!("metadata.annotations[{}]", it.key);
+        if let Some((ours, closes)) = nearly_ours(&it.key) {
+            let message = format!("an annotation that Seaway does not know (did you mean {ours}?)");
+            misses.push(field, it, &message, closes && !is_said(ours));
+        } else if is_unknown(&it.key) {
+            // What it was to do is not known: it may have been to protect.
+            let message = "an annotation that Seaway does not know (docs/annotations.md lists them all)";
+            misses.push(field, it, message, true);
+        } else if let Some(ours) = protection_elsewhere(&it.key).filter(|ours| is_set(it) && !is_said(ours)) {
+            let message = format!("an annotation of another program, which has no effect here{}", hint(ours));
+            misses.push(field, it, &message, true);
+        } else if let Some(name) = it.key.strip_prefix(OF_INGRESS_NGINX) {
+            let ours = other_name(name).map_or("", |it| it.ours);
+            let message = format!("an annotation of ingress-nginx, which has no effect here{}", hint(ours));
+            misses.push(field, it, &message, false);
+        }
     }
-    for it in all.iter().filter(|it| it.key.starts_with(OF_INGRESS_NGINX)) {
-        let name = it.key.trim_start_matches(OF_INGRESS_NGINX);
-        let ours = other_name(name).filter(|it| it.ours.starts_with(OURS));
-        let hint = ours.map(|it| format!(" (did you mean {}?)", it.ours)).unwrap_or_default();
-        let message = format!("an annotation of ingress-nginx, which has no effect here{hint}");
-        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, false);
-    }
+}
+
+fn hint(ours: &str) -> String {
+    if ours.starts_with(OURS) { format!(" (did you mean {ours}?)") } else { String::new() }
+}
+
+/// Whether an annotation of another program asks for something.
+fn is_set(it: &Entry) -> bool {
+    let is_off = |text: &str| ["", "false", "off", "no", "none"].contains(&text.trim());
+    !matches!(&it.value.value, Value::Text(text) if is_off(text))
 }
 
 const OF_INGRESS_NGINX: &str = "nginx.ingress.kubernetes.io/";
@@ -308,6 +333,15 @@ mod tests {
             ("annotations: {seaway.io/source-ranges: 10.0.0.0/8}", false),
             ("annotations: {Seaway.dev/Source-Ranges: 10.0.0.0/8}", false),
             ("annotations: {seawau.dev/basic-auth: a}", false),
+            ("annotations: {loadBalancerSourceRanges: 10.0.0.0/8}", false),
+            ("annotations: {other.example/source-ranges: 10.0.0.0/8}", false),
+            ("annotations: {nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0/8}", false),
+            (
+                "annotations: {traefik.ingress.kubernetes.io/router.middlewares: default-auth@kubernetescrd}",
+                false,
+            ),
+            ("annotations: {seaway.dev/waf: strict}", false),
+            ("annotations: {nginx.ingress.kubernetes.io/auth-type: none}", true),
             ("annotations: {seaway.io/balance: first}", true),
             ("annotations: {backends: '10.0.0.1:80'}", true),
             ("annotations: {nginx.ingress.kubernetes.io/ssl-redirect: 'true'}", true),
@@ -320,9 +354,11 @@ mod tests {
             assert_eq!(faults.len(), 1, "{below}: {faults:?}");
             assert_eq!(faults[0].at.line, 5, "{faults:?}");
         }
-        for nothing in
-            ["annotations: {tls: a, host: b, other.example/source-ranges: c}", "labels: {app: seaway.dev}"]
-        {
+        for nothing in [
+            "annotations: {tls: a, host: b, other.example/team: c}",
+            "annotations: {seaway.dev/source-ranges: 10.0.0.0/8, haproxy.org/allow-list: 10.0.0.0/8}",
+            "labels: {app: seaway.dev}",
+        ] {
             let reading = read_text(&text(nothing)).remove(0);
             assert!(reading.result.is_ok() && reading.ignored.is_empty(), "{nothing}: {reading:?}");
         }

@@ -69,7 +69,7 @@ fn protects(entry: &Entry, object: &Node) -> Option<&'static str> {
 }
 
 /// The option that a key stands for, if it protects. Without a prefix, other programs have settings of the same names.
-fn option_of(key: &str, plain_too: bool) -> Option<&'static str> {
+pub(super) fn option_of(key: &str, plain_too: bool) -> Option<&'static str> {
     match name_of(key) {
         Some(name) => meant(&name).protection(),
         None if plain_too && !key.contains('/') => {
@@ -79,7 +79,7 @@ fn option_of(key: &str, plain_too: bool) -> Option<&'static str> {
     }
 }
 
-fn has_ranges(object: &Node) -> bool {
+pub(super) fn has_ranges(object: &Node) -> bool {
     let ranges = object.child("spec").and_then(|it| it.child(RANGES));
     ranges.is_some_and(|it| matches!(&it.value, Value::List(items) if !items.is_empty()))
 }

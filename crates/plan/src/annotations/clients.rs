@@ -98,9 +98,7 @@ mod tests {
             (&[(CLIENT_RATE, "10"), (RATE_KEY, "header:X-Api-Key")], rate(10, 20, header), 0),
             (&[(CLIENT_RATE, "10"), (RATE_KEY, "cookie:SID")], rate(10, 20, cookie), 0),
             (&[(CLIENT_RATE, "10"), (RATE_KEY, "address")], rate(10, 20, ClientKey::Address), 0),
-            // Without a number there is no limit, and that is told.
-            (&[(BURST, "5")], None, 1),
-            (&[(RATE_KEY, "address")], None, 1),
+            (&[(CLIENT_RATE, "0"), (BURST, "5")], None, 1),
             // The limit holds, by what is usual.
             (&[(CLIENT_RATE, "10"), (BURST, "0")], rate(10, 20, ClientKey::Address), 1),
             (&[(CLIENT_RATE, "10"), (BURST, "many")], rate(10, 20, ClientKey::Address), 1),
@@ -110,6 +108,11 @@ mod tests {
         ] {
             let (wishes, problems) = read(say);
             assert_eq!((wishes.http.rate, problems, wishes.closed), (expected, told, false), "{say:?}");
+        }
+        // Without a number there is no limit, and one was meant.
+        for say in [&[(BURST, "5")], &[(BURST, "many")], &[(RATE_KEY, "address")]] {
+            let (wishes, problems) = read(say);
+            assert_eq!((wishes.closed, wishes.clients_unclear, problems), (true, true, 1), "{say:?}");
         }
         for text in ["ten", "", "-1", "0.5", "1000001", "10/s"] {
             let (wishes, problems) = read(&[(CLIENT_RATE, text)]);

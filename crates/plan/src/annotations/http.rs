@@ -20,6 +20,9 @@ pub const ENTRANCE: &str = "seaway.dev/entrance";
 pub const MAIN: &str = "main";
 pub const PATH: &str = "seaway.dev/path";
 
+/// How large a request may be.
+pub(super) const BODY_SIZE: &str = "seaway.dev/max-body-size";
+
 /// What the old HAProxy bank called its cookie.
 const USUAL_COOKIE: &str = "SERVERID";
 
@@ -142,7 +145,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/max-body-size"],
+        names: &[BODY_SIZE],
         help: "the largest body of a request, such as 10Mi; 0 is no limit",
         set: |wishes, text| {
             wishes.http.terms.body = Some(limit(size(text)?));

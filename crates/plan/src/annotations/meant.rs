@@ -4,8 +4,12 @@
 //! with `allowed` in it does not lead to the clients that are denied.
 
 use super::{
-    AUTHORITIES, BASIC_AUTH, DENIED, EquivalentAnnotation, FORWARD_AUTH, FORWARD_AUTHORIZATION, OURS, REALM,
-    SOURCE_RANGES, other_name, protecting::OF_CLIENTS, protects, rows,
+    AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, DENIED, EquivalentAnnotation, FORWARD_AUTH,
+    FORWARD_AUTHORIZATION, OURS, RATE_KEY, REALM, SOURCE_RANGES,
+    http::BODY_SIZE,
+    other_name,
+    protecting::{OF_CLIENTS, lets_clients_in, protects},
+    rows,
 };
 use crate::spelling::{distance, nearest};
 
@@ -79,6 +83,9 @@ const USERS: [&str; 9] = [
 const ASKS_ANOTHER: [&str; 5] = ["oauth", "oauth2", "oidc", "sso", "jwt"];
 const BY_ANOTHER: [&str; 7] = ["url", "uri", "forward", "external", "signin", "request", "forwardauth"];
 const BY_CERTIFICATE: [&str; 4] = ["tls", "mtls", "certificate", "cert"];
+/// Limits of other programs.
+const LIMITS: [&str; 6] =
+    ["limit-rps", "limit-rpm", "limit-connections", "rate-limit", "ratelimit", "rate-limit-requests"];
 /// What these say is for members.
 const TO_MEMBERS: [&str; 4] = ["backend", "upstream", "member", "bgp"];
 
@@ -97,10 +104,39 @@ impl AnnotationSuggestion {
         let option = match self.ours? {
             // Who says how a password is asked for means to ask.
             REALM | FORWARD_AUTHORIZATION => BASIC_AUTH,
+            BURST | RATE_KEY => CLIENT_RATE,
             option => option,
         };
-        protects(option).then_some(option)
+        (protects(option) || option == BODY_SIZE).then_some(option)
     }
+}
+
+/// Whether an annotation has our prefix, and neither is known nor comes near one that is.
+pub fn is_unknown(key: &str) -> bool {
+    let is_row = || rows().any(|row| row.names.contains(&key));
+    key.strip_prefix(OURS).is_some_and(|name| !is_row() && meant(name) == AnnotationSuggestion::default())
+}
+
+/// By which annotation of another program, or of none, clients are kept out: `nginx.ingress.kubernetes.io/whitelist-source-range`,
+/// `loadBalancerSourceRanges`. Our name for it; empty, where there is none.
+pub fn protection_elsewhere(key: &str) -> Option<&'static str> {
+    if key.starts_with(OURS) || rows().any(|row| row.names.contains(&key)) {
+        return None;
+    }
+    let name = kebab(key.rsplit_once('/').map_or(key, |(_, name)| name));
+    let words: Vec<&str> = name.split('-').collect();
+    let has = |all: &[&str]| words.windows(all.len()).any(|it| it == all);
+    // Middlewares may ask for a password, or limit.
+    if has(&["middlewares"]) {
+        return Some("");
+    }
+    if has(&["security", "groups"]) {
+        return Some(SOURCE_RANGES);
+    }
+    if LIMITS.contains(&name.as_str()) {
+        return Some(CLIENT_RATE);
+    }
+    by_words(&name).filter(|it| lets_clients_in(it)).map(|it| not_the_opposite(it, &name))
 }
 
 /// Of a name without its prefix, or of a field: `sourceRanges` is `source-ranges`.
@@ -226,6 +262,18 @@ mod tests {
             ("oauth", Some(FORWARD_AUTH)),
             ("auth-tls-secret", Some(AUTHORITIES)),
             ("entrances", Some(ENTRANCE)),
+            ("mtls", Some(AUTHORITIES)),
+            ("mutual-tls", Some(AUTHORITIES)),
+            ("client-ca", Some(AUTHORITIES)),
+            ("ssl-client-ca", Some(AUTHORITIES)),
+            ("verify-client", Some(AUTHORITIES)),
+            ("only-from", Some(SOURCE_RANGES)),
+            ("from", Some(SOURCE_RANGES)),
+            ("networks", Some(SOURCE_RANGES)),
+            ("throttle", Some(CLIENT_RATE)),
+            ("limit", Some(CLIENT_RATE)),
+            ("max-requests", Some(CLIENT_RATE)),
+            ("max-body", Some(BODY_SIZE)),
             ("cors-allow-origin", None),
             ("allowed-methods", None),
             ("block-size", None),
@@ -237,6 +285,54 @@ mod tests {
         assert_eq!(meant("basic-auth-relm").ours, Some(REALM));
         assert_eq!(meant("basic-auth-relm").protection(), Some(BASIC_AUTH));
         assert_eq!(meant("balanse").protection(), None);
+    }
+
+    #[test]
+    fn what_keeps_clients_out_in_the_words_of_others_is_understood() {
+        for (key, ours) in [
+            ("loadBalancerSourceRanges", Some(SOURCE_RANGES)),
+            ("service.beta.kubernetes.io/load-balancer-source-range", Some(SOURCE_RANGES)),
+            ("service.kubernetes.io/load-balancer-source-ranges", Some(SOURCE_RANGES)),
+            ("service.beta.kubernetes.io/aws-load-balancer-security-groups", Some(SOURCE_RANGES)),
+            ("metallb.io/source-ranges", Some(SOURCE_RANGES)),
+            ("serviceloadbalancer/lb.source-ranges", Some(SOURCE_RANGES)),
+            ("haproxy.org/allow-list", Some(SOURCE_RANGES)),
+            ("haproxy.org/whitelist", Some(SOURCE_RANGES)),
+            ("haproxy.org/deny-list", Some(DENIED)),
+            ("haproxy-ingress.github.io/allowlist-source-range", Some(SOURCE_RANGES)),
+            ("ingress.kubernetes.io/whitelist-source-range", Some(SOURCE_RANGES)),
+            ("nginx.ingress.kubernetes.io/denylist-source-range", Some(DENIED)),
+            ("nginx.ingress.kubernetes.io/auth-type", Some(BASIC_AUTH)),
+            ("nginx.ingress.kubernetes.io/auth-url", Some(FORWARD_AUTH)),
+            ("nginx.ingress.kubernetes.io/auth-tls-secret", Some(AUTHORITIES)),
+            ("nginx.ingress.kubernetes.io/limit-rps", Some(CLIENT_RATE)),
+            ("traefik.ingress.kubernetes.io/router.middlewares", Some("")),
+            ("nginx.ingress.kubernetes.io/ssl-redirect", None),
+            ("nginx.ingress.kubernetes.io/enable-cors", None),
+            ("service.beta.kubernetes.io/aws-load-balancer-type", None),
+            ("prometheus.io/scrape", None),
+            ("external-dns.alpha.kubernetes.io/access", None),
+            ("kubectl.kubernetes.io/last-applied-configuration", None),
+            ("cert-manager.io/cluster-issuer", None),
+            ("team", None),
+            ("seaway.dev/source-ranges", None),
+        ] {
+            assert_eq!(protection_elsewhere(key), ours, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_ours_that_comes_near_none_is_unknown() {
+        for (key, expected) in [
+            ("seaway.dev/waf", true),
+            ("seaway.dev/team", true),
+            ("seaway.dev/balanse", false),
+            ("seaway.dev/balance", false),
+            ("seaway.dev/only-from", false),
+            ("example.com/waf", false),
+        ] {
+            assert_eq!(is_unknown(key), expected, "{key}");
+        }
     }
 
     #[test]

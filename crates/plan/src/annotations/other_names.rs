@@ -1,8 +1,8 @@
 //! What people write who know other load balancers, and our name for the same: too far from it to be a slip of the pen.
 
 use super::{
-    BALANCE, BASIC_AUTH, CHECK, CLIENT_RATE, CONNECTIONS, DENIED, HOST, PATH, REDIRECT, SOURCE_RANGES, TLS,
-    WEIGHT, table,
+    AUTHORITIES, BALANCE, BASIC_AUTH, CHECK, CLIENT_RATE, CONNECTIONS, DENIED, HOST, PATH, REDIRECT,
+    SOURCE_RANGES, TLS, WEIGHT, http::BODY_SIZE, table,
 };
 
 /// One of ours, and what to write.
@@ -29,9 +29,33 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
     ),
     (&["redirect", "ssl-redirect", "force-ssl-redirect", "https", "force-https"], REDIRECT, ""),
     (
-        &["whitelist", "allowlist", "allow", "allow-from", "allowed-ips", "whitelist-source-range"],
+        &[
+            "whitelist",
+            "allowlist",
+            "allow",
+            "allow-from",
+            "allowed-ips",
+            "whitelist-source-range",
+            "only-from",
+            "from",
+            "networks",
+        ],
         SOURCE_RANGES,
         "",
+    ),
+    (
+        &[
+            "mtls",
+            "mutual-tls",
+            "client-ca",
+            "ssl-client-ca",
+            "verify-client",
+            "client-cert",
+            "client-certs",
+            "client-auth",
+        ],
+        AUTHORITIES,
+        "The value is the name of a Secret with ca.crt: seaway.dev/client-authorities: staff-ca.",
     ),
     (&["blacklist", "denylist", "deny", "deny-from", "denylist-source-range"], DENIED, ""),
     (
@@ -39,7 +63,21 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
         BASIC_AUTH,
         "The value is the name of a Secret with users: seaway.dev/basic-auth: users.",
     ),
-    (&["rate-limit", "ratelimit", "limit-rps", "rps"], CLIENT_RATE, ""),
+    (
+        &[
+            "rate-limit",
+            "ratelimit",
+            "limit-rps",
+            "rps",
+            "throttle",
+            "limit",
+            "limits",
+            "max-requests",
+            "rate",
+        ],
+        CLIENT_RATE,
+        "",
+    ),
     (&["maxconn", "max-conn", "limit-connections"], CONNECTIONS, ""),
     (&["domain", "domains", "server-name", "hostnames", "virtual-host", "vhost"], HOST, ""),
     (&["location", "locations", "prefix", "url", "route"], PATH, ""),
@@ -53,7 +91,11 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
         "seaway.dev/timeout-answer",
         "There are seaway.dev/timeout-connect, seaway.dev/timeout-answer (HTTP) and seaway.dev/timeout-idle (TCP).",
     ),
-    (&["body-size", "client-max-body-size", "proxy-body-size"], "seaway.dev/max-body-size", ""),
+    (
+        &["body-size", "client-max-body-size", "proxy-body-size", "max-body", "max-size", "body-limit"],
+        BODY_SIZE,
+        "",
+    ),
     (&["rewrite", "rewrite-target", "strip", "strip-path"], "seaway.dev/strip-prefix", ""),
     (
         &["health", "healthz", "health-path", "health-checks"],
