@@ -9,7 +9,7 @@ use std::{
 
 use seaway_manifests::{
     decode::ValidationError,
-    object::{self, InvalidObject, Object},
+    object::{self, InvalidObject, Object, UnusedRoute},
     tree::{self, Node, Position, SyntaxError},
 };
 use seaway_model::ObjectRef;
@@ -31,6 +31,8 @@ pub(crate) struct Document {
     pub(crate) ignored: Vec<(Option<ObjectRef>, ValidationError)>,
     /// Where something stands that does not say what it is.
     pub(crate) unnamed: Vec<Position>,
+    /// A route that was to protect, and that is not read.
+    pub(crate) unused_route: Option<UnusedRoute>,
 }
 
 /// An object, and where it stands in a document.
@@ -112,8 +114,9 @@ impl Document {
             Ok(roots) => roots,
             Err(SyntaxError { at, message }) => {
                 let fault = ValidationError { field: String::new(), at, message };
-                let broken = InvalidObject { reference: None, errors: vec![fault] };
-                return Document { broken: vec![broken], ..Document::default() };
+                let broken = vec![InvalidObject { reference: None, errors: vec![fault] }];
+                let unused_route = object::unused_route(text, &broken);
+                return Document { broken, unused_route, ..Document::default() };
             }
         };
         let mut document = Document::default();
@@ -140,6 +143,10 @@ impl Document {
             }
         }
         document.found.shrink_to_fit();
+        document.unused_route = match roots.iter().any(object::is_unserved_route) {
+            true => object::protecting(text),
+            false => object::unused_route(text, &document.broken),
+        };
         document
     }
 }

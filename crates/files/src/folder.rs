@@ -11,12 +11,14 @@
 
 mod closed_services;
 mod content;
+mod kept_objects;
 pub(crate) mod listing;
 mod object_sources;
 mod once;
 mod problems;
 #[cfg(test)]
 mod tests;
+mod unused_routes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -34,6 +36,7 @@ pub use self::once::read_folder;
 use self::{
     listing::{FileStamp, Listing},
     object_sources::{ObjectSource, ObjectSources},
+    unused_routes::UnusedRoutes,
 };
 use crate::{
     document::{self, Document, DocumentText, Hashes, LocatedObject, MapByTextHash, TextHash},
@@ -81,6 +84,7 @@ pub struct Folder {
     /// Beside them when the folder was opened: names that went wrong.
     unread: BTreeSet<Name>,
     claims: ObjectSources,
+    unused_routes: UnusedRoutes,
     reported: HashMap<ObjectRef, Vec<Problem>>,
     /// Which files have something to say against an object.
     accused: HashMap<ObjectRef, BTreeSet<Name>>,
@@ -153,6 +157,7 @@ impl Folder {
             files: BTreeMap::new(),
             unread: BTreeSet::new(),
             claims: ObjectSources::default(),
+            unused_routes: UnusedRoutes::default(),
             reported: HashMap::new(),
             accused: HashMap::new(),
             doubled: BTreeSet::new(),
@@ -361,45 +366,6 @@ impl Folder {
         }
     }
 
-    /// Objects that the file had, and has no more for no better reason than something broken in it.
-    fn to_keep(&self, name: &Name, file: &File) -> BTreeMap<ObjectRef, Arc<LocatedObject>> {
-        let broken: Vec<Option<&ObjectRef>> = file
-            .documents
-            .iter()
-            .flat_map(|placed| &placed.document.broken)
-            .map(|broken| broken.reference.as_ref())
-            .collect();
-        let all = || file.documents.iter().flat_map(|it| &it.document.found);
-        let closed = closed_services::closed(all());
-        if broken.is_empty() && closed.is_empty() {
-            return BTreeMap::new();
-        }
-        let mut candidates = match self.files.get(name) {
-            Some(before) => {
-                let found = before.documents.iter().flat_map(|placed| &placed.document.found);
-                let found = found.filter(|it| !it.object.is_closed());
-                let mut candidates = before.kept.clone();
-                candidates.extend(found.map(|found| (found.reference().clone(), found.clone())));
-                candidates
-            }
-            None => self.recall(name),
-        };
-        closed_services::take_out(&mut candidates, all());
-        // A broken object that this file never had may be one of those it had, with a typo in its name.
-        let known: HashSet<&ObjectRef> = broken.iter().copied().flatten().collect();
-        let strange = broken.contains(&None) || known.iter().any(|it| !candidates.contains_key(*it));
-        if !strange {
-            let known: HashSet<ObjectRef> = known.into_iter().chain(closed).cloned().collect();
-            candidates.retain(|reference, _| known.contains(reference));
-        }
-        candidates.into_iter().map(|(reference, found)| (reference, found.without_text())).collect()
-    }
-
-    fn recall(&self, name: &Name) -> BTreeMap<ObjectRef, Arc<LocatedObject>> {
-        let recalled = self.last_good.as_ref().map(|last_good| last_good.load(name)).unwrap_or_default();
-        recalled.into_iter().map(|found| (found.reference().clone(), found)).collect()
-    }
-
     /// Puts a file's new state in the place of its old one.
     fn update(&mut self, name: &Name, file: Option<File>, touched: &mut BTreeSet<ObjectRef>) {
         let before = self.files.remove(name).unwrap_or_default();
@@ -446,6 +412,7 @@ impl Folder {
             self.accused.entry(reference.clone()).or_default().insert(name.clone());
             touched.insert(reference.clone());
         }
+        self.unused_routes.set_file(name, &self.shown(name), present.then_some(&after));
         if present {
             self.files.insert(name.clone(), after);
         }
@@ -454,8 +421,16 @@ impl Folder {
     /// Tells what came of updates; `touched`: whose problems may have changed.
     fn settle(&mut self, mut touched: BTreeSet<ObjectRef>) -> Vec<Change> {
         let files = &self.files;
-        let (mut changes, dirty) =
-            self.claims.take_changes(|claim| (claim.file.clone(), line_of(files, claim)));
+        let order = |claim: &ObjectSource| (claim.file.clone(), line_of(files, claim));
+        let (mut changes, dirty) = self.claims.take_changes(order);
+        let place = |route: &ObjectRef| {
+            let (file, line) = self.claims.served(route).map(order).unwrap_or_default();
+            format!("{}:{line}", self.dir.join(&*file).display()).into()
+        };
+        if let Some(services) = self.unused_routes.take_changes(&dirty, &self.claims, place) {
+            self.claims.set_unused_routes(services);
+            changes.extend(self.claims.take_changes(order).0);
+        }
         for reference in dirty {
             let rivals = self.claims.other_sources(&reference).next().is_some();
             if rivals {

@@ -21,6 +21,7 @@ mod pool;
 mod secret;
 mod service;
 mod slice;
+mod unused_routes;
 
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
@@ -33,6 +34,7 @@ pub use self::{
     meta::{ANNOTATION_PREFIXES, uid, uuid},
     misplaced::NOT_USED,
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
+    unused_routes::{UnusedRoute, is_unserved_route, protecting, unused_route},
 };
 use crate::{
     decode::{Field, FieldReads, ValidationError, ValidationErrors, nearest},

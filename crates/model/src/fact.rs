@@ -94,6 +94,9 @@ pub struct Service {
     /// They are not all understood: nobody may connect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unclear_sources: bool,
+    /// Where something stands that may be a route that protects it, and cannot be used: its name leads nowhere at the front door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_route: Option<Name>,
     pub publish_not_ready: bool,
     /// It is being deleted, and is there until nobody holds it any more.
     #[serde(default)]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use seaway_model::{
-    ObjectRef,
+    ObjectRef, Problem, Reason,
     config::FrontDoor,
     fact::{HttpRoute, Service},
     load_balancer::Action,
@@ -59,6 +59,13 @@ impl GuardIndex {
 
 /// The Services that a route leads to and protects. Those of other namespaces it does not lead to.
 pub(crate) fn by_route(route: &HttpRoute) -> BTreeSet<ServiceKey> {
+    let mut all = guarded_references(route);
+    all.retain(|it| it.namespace == route.meta.namespace);
+    all
+}
+
+/// The Services that a route which protects names, whether it may lead to them or not, and whether they exist or not.
+pub fn guarded_references(route: &HttpRoute) -> BTreeSet<ServiceKey> {
     if route.meta.annotations.is_empty() {
         return BTreeSet::new();
     }
@@ -71,8 +78,7 @@ pub(crate) fn by_route(route: &HttpRoute) -> BTreeSet<ServiceKey> {
         Action::Forward(backends) => backends.as_slice(),
         Action::Redirect(_) | Action::Respond { .. } => &[],
     });
-    let own = forwards.filter(|(to, _)| to.namespace == route.meta.namespace);
-    own.map(|(to, _)| ServiceKey::new(to.namespace.clone(), to.service.clone())).collect()
+    forwards.map(|(to, _)| ServiceKey::new(to.namespace.clone(), to.service.clone())).collect()
 }
 
 /// The Service that another one asks about its requests.
@@ -85,6 +91,20 @@ pub(crate) fn by_service(service: &Service) -> BTreeSet<ServiceKey> {
     wishes.read(&own.object(), &service.meta.annotations);
     let asked = wishes.http.forward_auth.map(|it| ServiceKey::new(own.namespace.clone(), it.service));
     asked.into_iter().filter(|it| *it != own).collect()
+}
+
+/// A route that may protect the Service and cannot be used: by its name it would be open.
+pub(crate) fn unused_route(service: &Service) -> Option<Problem> {
+    let place = service.unused_route.as_ref()?;
+    let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
+    let message = format!(
+        "{place} may be a route that protects this Service, and cannot be used: the front door does not serve the Service \
+         by its name until this is corrected"
+    );
+    let fix = format!(
+        "Correct {place}; or, if the Service may be open to all clients, set seaway.dev/front-door: \"true\"."
+    );
+    Some(Problem::new(object, Reason::Ignored, message).fix(fix))
 }
 
 impl Index {

@@ -52,6 +52,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         class: None,
         source_ranges: Vec::new(),
         unclear_sources: false,
+        unused_route: None,
         leaving: false,
         held: seaway_model::fact::FinalizerOwner::No,
         publish_not_ready: false,

@@ -8,7 +8,7 @@
 //! (in a cluster the slices are made from them; here only one of the two may speak, or members would count twice).
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct ObjectSources {
     /// How many objects are in each namespace.
     inhabited: HashMap<Name, usize>,
     namespaces: HashMap<Name, Fact>,
+    /// Services that a route was to protect which cannot be used, and where it stands.
+    unused_routes: BTreeMap<ObjectRef, Name>,
     dirty: BTreeSet<ObjectRef>,
 }
 
@@ -33,6 +35,8 @@ struct Entry {
     claims: Vec<ObjectSource>,
     served: Option<ObjectSource>,
     told: Option<Arc<LocatedObject>>,
+    /// What was told of a route that cannot be used.
+    told_route: Option<Name>,
 }
 
 #[derive(Clone)]
@@ -46,12 +50,14 @@ pub(crate) struct ObjectSource {
 impl ObjectSource {
     /// What is written wins over what is kept, unless it closes the object for a mistake: then it is only served where nothing
     /// that protects is kept.
-    fn precedence(&self) -> u8 {
-        match (self.kept, self.found.object.is_closed()) {
+    fn precedence(&self) -> (u8, bool) {
+        let written = match (self.kept, self.found.object.is_closed()) {
             (false, false) => 0,
             (true, _) => 1,
             (false, true) => 2,
-        }
+        };
+        // Of two that are written, no client is let in by the one that lacks what the other says.
+        (written, !self.found.object.is_protected())
     }
 
     fn is(&self, other: &ObjectSource) -> bool {
@@ -75,6 +81,20 @@ impl ObjectSources {
 
     pub(crate) fn served(&self, reference: &ObjectRef) -> Option<&ObjectSource> {
         self.entries.get(reference)?.served.as_ref()
+    }
+
+    /// All objects of a kind that are served.
+    pub(crate) fn references(&self, kind: Kind) -> impl Iterator<Item = &ObjectRef> {
+        let served = self.entries.iter().filter(move |(it, entry)| it.kind == kind && entry.served.is_some());
+        served.map(|(it, _)| it)
+    }
+
+    /// These Services, and no others, lack the protection of a route that cannot be used.
+    pub(crate) fn set_unused_routes(&mut self, now: BTreeMap<ObjectRef, Name>) {
+        let before = std::mem::take(&mut self.unused_routes);
+        let is_other = |it: &&ObjectRef| before.get(*it) != now.get(*it);
+        self.dirty.extend(before.keys().chain(now.keys()).filter(is_other).cloned());
+        self.unused_routes = now;
     }
 
     /// What claims this object beside the one that is served.
@@ -158,10 +178,18 @@ impl ObjectSources {
         let silenced = reference.kind == Kind::Endpoints && self.slices.contains_key(reference);
         let now = entry.served.as_ref().filter(|_| !silenced).map(|claim| claim.found.clone());
         let before = std::mem::replace(&mut entry.told, now.clone());
-        let facts = |found: &Option<Arc<LocatedObject>>| {
-            found.as_ref().map_or(Vec::new(), |found| found.object.facts.clone())
+        let route = self.unused_routes.get(reference).cloned();
+        let route_before = std::mem::replace(&mut entry.told_route, route.clone());
+        let facts = |found: &Option<Arc<LocatedObject>>, route: &Option<Name>| {
+            let mut facts = found.as_ref().map_or(Vec::new(), |found| found.object.facts.clone());
+            for fact in &mut facts {
+                if let (Fact::Service(service), Some(_)) = (fact, route) {
+                    Arc::make_mut(service).unused_route.clone_from(route);
+                }
+            }
+            facts
         };
-        let (old, new) = (facts(&before), facts(&now));
+        let (old, new) = (facts(&before, &route_before), facts(&now, &route));
         let stays: Vec<FactRef> = new.iter().map(Fact::reference).collect();
         changes.extend(old.iter().map(Fact::reference).filter(|it| !stays.contains(it)).map(Change::Gone));
         changes.extend(new.into_iter().filter(|fact| !old.contains(fact)).map(Change::Put));

@@ -188,8 +188,8 @@ impl Folder {
         for rival in self.claims.other_sources(reference) {
             let (file, line) = (self.shown(&rival.file), line_of(&self.files, rival));
             let message = format!(
-                "the same object is written twice: {}:{} and {file}:{line}; the first of them is served",
-                first.0, first.1
+                "the same object is written twice: {}:{} and {file}:{line}; the one in {}:{} is served",
+                first.0, first.1, first.0, first.1
             );
             problems.push(
                 Problem::new(reference.clone(), Reason::Duplicate, message)

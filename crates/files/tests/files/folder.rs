@@ -6,3 +6,4 @@ mod changes;
 mod mistakes;
 mod places;
 mod restarts;
+mod unused_routes;

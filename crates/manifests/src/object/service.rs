@@ -84,6 +84,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         class,
         source_ranges,
         unclear_sources: false,
+        unused_route: None,
         publish_not_ready,
         leaving: is_being_deleted(root),
         held: finalizer_owner(root),

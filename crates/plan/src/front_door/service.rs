@@ -19,7 +19,7 @@ use crate::{
     admitted::{self, AccessRules},
     annotations::{self, OptionScope, Protection, ServiceOptions},
     basic_auth, forward_auth,
-    guarded::GuardSource,
+    guarded::{self, GuardSource},
     http::{PortProtocol, spoken},
     index::{PlanContext, ServiceKey},
     unheeded::idle,
@@ -45,6 +45,8 @@ pub(super) enum NotAttachedReason {
     WithoutHttp,
     /// Something protects it elsewhere, and would not where its name leads.
     Guarded(GuardSource),
+    /// What is to protect it elsewhere cannot be used.
+    UnusedRoute,
 }
 
 impl NotAttachedReason {
@@ -75,6 +77,10 @@ impl NotAttachedReason {
             NotAttachedReason::Guarded(GuardSource::ByRoute) => {
                 "an HTTPRoute protects this Service, and the path of its name would bypass the route; seaway.dev/front-door: \"true\" serves it there"
             }
+            NotAttachedReason::UnusedRoute => {
+                "what may be an HTTPRoute that protects this Service cannot be used, and the path of its name would bypass it; \
+                 seaway.dev/front-door: \"true\" serves it there"
+            }
             NotAttachedReason::Guarded(GuardSource::AsksForOthers) => {
                 "the Service answers seaway.dev/forward-auth of another Service, so clients do not reach it; \
      seaway.dev/front-door: \"true\" serves it to clients, too"
@@ -89,7 +95,7 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = ServiceOptions::of(&config.defaults);
     let mut guest = AttachedRoute::new(key.object(), &service.meta.uid);
-    guest.problems = wishes.read(&key.object(), &service.meta.annotations);
+    guest.problems = wishes.read_of(&key.object(), service);
     guest.enter(&wishes, &service.meta.annotations, config);
     // Who did not ask for a door that stays shut has nothing to be told, nor a status to be told it in.
     if config.front_door.opens == OpenPolicy::Never && asks(&wishes) != Some(true) {
@@ -102,9 +108,12 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
         Ok(ports) => ports,
         Err(why) => {
             guest.problems.extend(refused(&key, &wishes, why));
+            guest
+                .problems
+                .extend(guarded::unused_route(service).filter(|_| why == NotAttachedReason::UnusedRoute));
             // Its place, or its annotations, are not understood: that is reported though it is not here.
             let is_news = match why {
-                NotAttachedReason::Protected(_) => true,
+                NotAttachedReason::Protected(_) | NotAttachedReason::UnusedRoute => true,
                 NotAttachedReason::Guarded(_) => !guest.problems.is_empty(),
                 _ => asks(&wishes) == Some(true),
             };
@@ -327,6 +336,9 @@ fn ports<'s>(
         (Some(false), ..) => return Err(NotAttachedReason::AsItAsks),
         (None, _, ServiceKind::LoadBalancer) => return Err(NotAttachedReason::WithItsOwnAddress),
         (None, FrontDoorServices::Annotated, _) => return Err(NotAttachedReason::Unasked),
+        (None, FrontDoorServices::All, _) if service.unused_route.is_some() => {
+            return Err(NotAttachedReason::UnusedRoute);
+        }
         (None, FrontDoorServices::All, _) => {
             if let Some(guarded) = given.index.guarded(&key, &config.front_door) {
                 return Err(NotAttachedReason::Guarded(guarded));
@@ -419,6 +431,7 @@ fn refused(key: &ServiceKey, wishes: &ServiceOptions, why: NotAttachedReason) ->
         | NotAttachedReason::WithItsOwnAddress
         | NotAttachedReason::Unasked
         | NotAttachedReason::Guarded(_)
+        | NotAttachedReason::UnusedRoute
         | NotAttachedReason::SourcesWithPassthrough
         | NotAttachedReason::UsersWithPassthrough => {
             return None;

@@ -113,7 +113,7 @@ fn the_same_object_in_two_files_names_both_and_the_served_one_goes_on() {
     assert_eq!(
         scene.world.told(&scene.dir),
         [
-            "b.yaml:2:1: Service default/a: the same object is written twice: m.yaml:1 and b.yaml:2; the first of them is served"
+            "b.yaml:2:1: Service default/a: the same object is written twice: m.yaml:1 and b.yaml:2; the one in m.yaml:1 is served"
         ]
     );
     scene.write("b.yaml", &format!("# first by name\n# moved\n{}", service("a", 81)));

@@ -59,6 +59,24 @@ fn a_service_that_a_protected_route_leads_to_is_not_at_its_name_unless_it_asks()
 }
 
 #[test]
+fn a_service_that_a_broken_route_was_to_protect_is_not_at_its_name_unless_it_asks() {
+    for (of_service, expected) in [(&[][..], false), (&[("seaway.dev/front-door", "true")], true)] {
+        let mut admin = saying(service("admin", &[80]), of_service);
+        let world_of = |admin: &Service| world(Config::default(), [put(admin), backed(admin)]);
+        assert!(is_by_name(&world_of(&admin), &admin));
+        admin.unused_route = Some("web/admin.yaml:8".into());
+        let world = world_of(&admin);
+        assert_eq!(is_by_name(&world, &admin), expected, "{of_service:?}: {:?}", entrances(&world));
+        let told =
+            world.problems().iter().any(|it| it.message.starts_with("web/admin.yaml:8 may be a route"));
+        assert_eq!(told, !expected);
+        if !expected {
+            assert!(why_not(&world, &admin).contains("HTTPRoute"), "{}", why_not(&world, &admin));
+        }
+    }
+}
+
+#[test]
 fn whether_it_is_guarded_follows_the_routes() {
     let (admin, open) = (service("admin", &[80]), route_saying("admin", &[]));
     let guarding = route_saying("admin", &[RANGES]);

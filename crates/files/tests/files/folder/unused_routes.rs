@@ -1,0 +1,105 @@
+//! What a route was to protect that cannot be used is not open by its own name.
+
+use super::scene::{Scene, World, service};
+
+fn route(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata:\n  name: {name}\n  annotations:\n    \
+         seaway.dev/source-ranges: 10.0.0.0/8\nspec:\n  {spec}\n"
+    )
+}
+
+fn to(service: &str) -> String {
+    format!("hostnames: [admin.example]\n  rules: [{{backendRefs: [{{name: {service}, port: 80}}]}}]")
+}
+
+/// Where that stands which was to protect it.
+fn unused_route(world: &World, name: &str) -> Option<String> {
+    let place = world.service(name)?.unused_route.as_ref()?;
+    Some(place.rsplit('/').next().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_service_that_a_broken_route_was_to_protect_is_not_open_by_its_name_from_the_first_start() {
+    let good = route("staff", &to("admin"));
+    for (case, text, place) in [
+        ("an unknown field", good.replace("hostnames: [admin.example]", "hostname: admin.example"), 8),
+        ("another version", good.replace("/v1\n", "/v1beta1\n"), 1),
+        ("another group", good.replace("gateway.networking.k8s.io", "networking.k8s.io"), 1),
+        ("another kind", good.replace("HTTPRoute", "HttpRoute"), 2),
+        ("a tab", good.replace("  rules", "\trules"), 9),
+        ("a misspelt backend", good.replace("name: admin,", "name: admn,"), 1),
+        ("another namespace", good.replace("name: staff", "name: staff\n  namespace: stff"), 1),
+        (
+            "a reference to another namespace",
+            good.replace("name: admin,", "name: admin, namespace: default,")
+                .replace("name: staff", "name: staff\n  namespace: web"),
+            1,
+        ),
+    ] {
+        let files =
+            [("a.yaml", text.as_str()), ("b.yaml", &service("admin", 80)), ("c.yaml", &service("shop", 80))];
+        let mut scene = Scene::with(&files);
+        assert_eq!(unused_route(&scene.world, "admin"), Some(format!("a.yaml:{place}")), "{case}");
+        assert_eq!(unused_route(&scene.world, "shop"), None, "{case}");
+        scene.write("a.yaml", &good);
+        scene.until("it is corrected", |world| unused_route(world, "admin").is_none());
+        // Once a last good state protects it, that one goes on; a route that is whole and leads elsewhere does not.
+        scene.write("a.yaml", &text);
+        let is_whole = case.contains("backend") || case.contains("namespace");
+        scene.until(case, |world| match is_whole {
+            true => unused_route(world, "admin").is_some(),
+            false => !world.problems.is_empty(),
+        });
+        assert_eq!(unused_route(&scene.world, "admin").is_some(), is_whole, "{case}");
+    }
+}
+
+#[test]
+fn what_protects_nothing_or_is_no_slip_of_the_pen_closes_no_service() {
+    let good = route("staff", &to("admin"));
+    let open = good.replace("seaway.dev/source-ranges: 10.0.0.0/8", "team: a");
+    for (case, text) in [
+        (
+            "a broken route that protects nothing",
+            open.replace("hostnames: [admin.example]", "hostname: admin.example"),
+        ),
+        ("a route to the next version, which is not there", route("staff", &to("admin-2"))),
+        ("a route to something else, which is not there", route("staff", &to("warehouse"))),
+        ("a broken object of another kind", service("a", 0).replace("name: a", "name: admin-1")),
+    ] {
+        let files = [
+            ("a.yaml", text.as_str()),
+            ("b.yaml", &service("admin", 80)),
+            ("c.yaml", &service("admin-1", 80)),
+        ];
+        let scene = Scene::with(&files);
+        for name in ["admin", "admin-1"] {
+            assert_eq!(unused_route(&scene.world, name), None, "{case}");
+        }
+    }
+}
+
+#[test]
+fn an_ingress_that_protects_closes_the_service_that_it_leads_to() {
+    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: a\n  annotations:\n    \
+                   nginx.ingress.kubernetes.io/auth-type: basic\nspec: {defaultBackend: {service: {name: admin, port: {number: 80}}}}\n";
+    let mut scene = Scene::with(&[("a.yaml", ingress), ("b.yaml", &service("admin", 80))]);
+    assert_eq!(unused_route(&scene.world, "admin").as_deref(), Some("a.yaml:1"));
+    scene.remove("a.yaml");
+    scene.until("it is gone", |world| unused_route(world, "admin").is_none());
+}
+
+#[test]
+fn of_two_descriptions_of_one_service_the_one_that_protects_is_served() {
+    let open = service("a", 80).replace("spec:\n", "spec:\n  type: LoadBalancer\n");
+    let closed = open.replace("spec:\n", "spec:\n  loadBalancerSourceRanges: [10.0.0.0/8]\n");
+    for files in [[("a.yaml", &open), ("z.yaml", &closed)], [("a.yaml", &closed), ("z.yaml", &open)]] {
+        let scene = Scene::with(&files.map(|(name, text)| (name, text.as_str())));
+        assert_eq!(scene.world.service("a").expect("it is served").source_ranges.len(), 1);
+        assert_eq!(scene.world.problems.values().flatten().count(), 1);
+    }
+    let mut scene = Scene::with(&[("a.yaml", &open)]);
+    scene.write("z.yaml", &closed);
+    scene.until("it is protected", |world| world.service("a").is_some_and(|it| it.source_ranges.len() == 1));
+}
