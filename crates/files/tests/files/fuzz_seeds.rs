@@ -18,7 +18,7 @@ fn the_tree_parser_holds_over_seeds_and_mutations() {
 
 #[test]
 fn the_manifest_parser_holds_over_seeds_and_mutations() {
-    hold("manifest", 20_000, seaway_files::fuzz::manifest);
+    hold("manifest", 3_000, seaway_files::fuzz::manifest);
 }
 
 #[test]
@@ -33,5 +33,5 @@ fn the_snapshot_of_a_cluster_holds_over_seeds_and_mutations() {
 
 #[test]
 fn the_last_good_state_holds_over_seeds_and_mutations() {
-    hold("last_good", 20_000, seaway_files::fuzz::last_good);
+    hold("last_good", 10_000, seaway_files::fuzz::last_good);
 }

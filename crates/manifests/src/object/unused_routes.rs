@@ -41,7 +41,9 @@ pub fn unused_route(text: &str, broken: &[InvalidObject]) -> Option<UnusedRoute>
 /// The names in a text, if it was to protect.
 pub fn protecting(text: &str) -> Option<UnusedRoute> {
     let lines = || text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    if !lines().flat_map(keys).any(protects) {
+    // Few of them differ, however long the document is.
+    let keys: BTreeSet<&str> = lines().flat_map(keys).collect();
+    if !keys.into_iter().any(protects) {
         return None;
     }
     let words = lines().flat_map(|line| line.split(|it: char| !is_of_name(it)));

@@ -15,5 +15,5 @@ fn the_certificate_parser_holds_over_seeds_and_mutations() {
 #[test]
 fn the_reader_of_wishes_holds_over_seeds_and_mutations() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/wish");
-    seaway_testkit::mutate::hold(&corpus, 5_000, weigh, seaway_plan::fuzz::wish);
+    seaway_testkit::mutate::hold(&corpus, 2_000, weigh, seaway_plan::fuzz::wish);
 }
