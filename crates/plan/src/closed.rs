@@ -3,15 +3,17 @@
 
 use seaway_model::{
     Kind, L4, Name, ObjectRef, Problem, Reason,
+    fact::ServiceKind,
     load_balancer::{Certificate, Protocol},
 };
 
 use crate::{
-    annotations::{AUTHORITIES, CLIENTS, TLS_PORTS, nobody},
+    annotations::{AUTHORITIES, CLIENT_RATE, CLIENTS, TLS, TLS_PORTS, nobody},
     basic_auth,
     certificates::Certificates,
     demand::{Demand, DemandPort},
     forward_auth,
+    unheeded::is_at_front_door,
 };
 
 /// Whether nothing listens at this port. Why is told where it was read, by `service::uncertified`, or by [`problem`].
@@ -23,6 +25,8 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Cer
             || basic_auth::is_closed(demand, wanted)
             || forward_auth::is_closed(demand, wanted)
             || is_open_to_others(demand, wanted)
+            || is_unlimited(demand, wanted)
+            || is_in_the_clear(demand, wanted)
             || is_open_by_mistake(demand, wanted)
             || is_only_at_entrances(demand))
 }
@@ -62,7 +66,7 @@ fn is_uncertified(demand: &Demand, wanted: &DemandPort, certificates: &Certifica
 
 /// Clients have to show a certificate, and nobody would ask for it there.
 fn is_open_to_others(demand: &Demand, wanted: &DemandPort) -> bool {
-    if demand.cloud.is_some() || wanted.port.protocol != L4::Tcp || option(demand).is_none() {
+    if demand.cloud.is_some() || option(demand).is_none() {
         return false;
     }
     let tls = &demand.wishes.tls;
@@ -72,6 +76,61 @@ fn is_open_to_others(demand: &Demand, wanted: &DemandPort) -> bool {
     // Whoever names the ports means the others to be open.
     let is_left_out = !tls.ports.is_empty() && !demand.secrets().is_empty();
     !is_sent_on(demand, wanted) && !is_left_out
+}
+
+/// Requests of each client are limited, and there are none at this port. Where the configuration serves it beside the front door,
+/// they are counted there.
+fn is_unlimited(demand: &Demand, wanted: &DemandPort) -> bool {
+    let is_limited = demand.cloud.is_none() && demand.wishes.http.rate.is_some();
+    let is_elsewhere = demand.hosts_only && is_at_front_door(demand);
+    is_limited && !is_elsewhere && demand.protocol(&wanted.port) != Protocol::Http
+}
+
+/// The Service has a certificate, and no port where TLS could end.
+fn is_in_the_clear(demand: &Demand, wanted: &DemandPort) -> bool {
+    if demand.cloud.is_some() || demand.wishes.tls.secrets.is_empty() || is_at_front_door(demand) {
+        return false;
+    }
+    let has_own_address = demand.service.kind == ServiceKind::LoadBalancer;
+    match demand.hosts_only {
+        true => !has_own_address && wanted.port.protocol == L4::Tcp,
+        false => demand.ports.iter().all(|it| it.port.protocol != L4::Tcp),
+    }
+}
+
+/// What is told of ports where a limit, or TLS, cannot be had.
+pub(crate) fn lacking(demand: &Demand) -> Vec<Problem> {
+    let closed = |is_closed: fn(&Demand, &DemandPort) -> bool| {
+        let ports = demand.ports.iter().filter(|it| is_closed(demand, it));
+        let ports: Vec<String> = ports.map(|it| it.id().to_string()).collect();
+        (!ports.is_empty()).then(|| ports.join(", "))
+    };
+    let problem = |option: &'static str, message: String, fix: &str| {
+        let problem = Problem::new(demand.object(), Reason::Unsupported, message);
+        problem.at(demand.wishes.field_of(option)).fix(fix)
+    };
+    let unlimited = closed(is_unlimited).map(|ports| {
+        let message =
+            format!("requests can be counted only where Seaway speaks HTTP: no listener is opened at port {ports}");
+        let fix = "Set seaway.dev/protocol: http, or a certificate in seaway.dev/tls; give other ports a Service of their own. \
+                   seaway.dev/max-connections and seaway.dev/max-new-connections-per-second limit connections.";
+        problem(CLIENT_RATE, message, fix)
+    });
+    let in_the_clear = closed(is_in_the_clear).map(|ports| match demand.hosts_only {
+        true => problem(
+            TLS,
+            format!(
+                "TLS does not end where the configuration serves a Service (tcpServices): no listener is opened at port {ports}"
+            ),
+            "Set spec.type: LoadBalancer, or serve the Service at the front door with seaway.dev/host; or remove the annotation.",
+        ),
+        false => problem(
+            TLS,
+            format!("TLS ends at TCP ports, and the Service has none: no listener is opened at port {ports}"),
+            "Add a TCP port, or remove the annotation.",
+        ),
+    });
+    unlimited.into_iter().chain(in_the_clear).collect()
 }
 
 /// What says that clients have to show a certificate.

@@ -229,6 +229,17 @@ impl Demand {
         }
     }
 
+    /// Where its annotations stand.
+    pub(crate) fn object(&self) -> ObjectRef {
+        match self.hosts_only {
+            true => {
+                let meta = &self.service.meta;
+                ServiceKey::new(meta.namespace.clone(), meta.name.clone()).object()
+            }
+            false => self.owner.object(),
+        }
+    }
+
     /// Who may connect; everybody, where there are none.
     pub(crate) fn sources(&self) -> Vec<IpNet> {
         if self.service.unclear_sources {

@@ -1,14 +1,18 @@
 //! What a Service asks for where it does nothing, as `annotations::places` says: to pass over that in silence would look like
 //! a promise.
 
-use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol};
+use seaway_model::{
+    Name, Problem, Reason,
+    fact::{Labels, ServiceKind},
+    load_balancer::Protocol,
+};
 
 use crate::{
     annotations::{
         ADOPT, AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
-        COMPRESS_TYPES, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, OptionScope,
-        PASSTHROUGH, RATE_KEY, REALM, REDIRECT, ServiceOptions, TLS_PORTS, TRANSPARENT, asks, of_clouds,
-        places,
+        COMPRESS_TYPES, DNS_NAMES, DNS_TTL, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS,
+        OptionScope, PASSTHROUGH, PROTOCOL, RATE_KEY, REALM, REDIRECT, ServiceOptions, TLS_PORTS,
+        TRANSPARENT, asks, of_clouds, places,
     },
     closed::is_only_at_entrances,
     cloud::is_told,
@@ -48,6 +52,8 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
         }));
     }
     problems.extend(of_http(demand));
+    problems.extend(of_configuration(demand));
+    problems.extend(of_protocol(demand));
     problems.extend(of_entrances(demand));
     problems.extend(of_tls(demand));
     problems.extend(without_http(demand));
@@ -94,16 +100,20 @@ pub(crate) fn idle<'w>(
         .map(|(option, field)| (*option, field))
 }
 
+/// What the configuration serves beside a Service's own address, or beside the front door, is not what its annotations are about.
+fn is_about_others(demand: &Demand) -> bool {
+    demand.hosts_only && (demand.service.kind == ServiceKind::LoadBalancer || is_at_front_door(demand))
+}
+
 /// Whether the Service wants to be at the front door beside its own address.
-fn is_at_front_door(demand: &Demand) -> bool {
+pub(crate) fn is_at_front_door(demand: &Demand) -> bool {
     let http = &demand.wishes.http;
     http.front_door == Some(true) || http.names_entrances()
 }
 
 /// What is about TLS, or about the front door, of a Service that has neither.
 fn of_tls(demand: &Demand) -> Vec<Problem> {
-    // What the configuration serves beside the Service's own ports is not what its annotations are about.
-    if demand.hosts_only {
+    if is_about_others(demand) {
         return Vec::new();
     }
     let in_cloud = demand.cloud.is_some();
@@ -153,6 +163,44 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
     idle.map(problem).collect()
 }
 
+/// What is about an address of its own, of a Service that the configuration serves at those of hosts.
+fn of_configuration(demand: &Demand) -> Vec<Problem> {
+    const OF_ADDRESSES: [&str; 6] = [
+        "seaway.dev/address",
+        "seaway.dev/address-pool",
+        "seaway.dev/share",
+        "seaway.dev/share-across-namespaces",
+        DNS_NAMES,
+        DNS_TTL,
+    ];
+    if !demand.hosts_only || is_about_others(demand) {
+        return Vec::new();
+    }
+    let written = OF_ADDRESSES.iter().filter_map(|option| demand.wishes.written.get(option));
+    let problem = |field: &Name| {
+        let what = "this annotation has no effect: it is about an address of the Service, and the configuration serves the \
+                    Service at the addresses of hosts (tcpServices, udpServices)";
+        let problem = Problem::new(demand.object(), Reason::Unsupported, what);
+        problem.at(field.clone()).fix("Set spec.type: LoadBalancer, or remove the annotation.")
+    };
+    written.map(problem).collect()
+}
+
+/// HTTP where no port can speak it.
+fn of_protocol(demand: &Demand) -> Option<Problem> {
+    let is_asked = demand.cloud.is_none() && demand.wishes.http.spoken == Some(true);
+    let is_spoken = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Http);
+    if !is_asked || is_spoken || is_about_others(demand) {
+        return None;
+    }
+    let what = match demand.hosts_only {
+        true => "this annotation has no effect: tcpServices and udpServices pass bytes on unchanged",
+        false => "this annotation has no effect: no port of the Service can speak HTTP",
+    };
+    let problem = Problem::new(demand.object(), Reason::Unsupported, what);
+    Some(problem.at(demand.wishes.field_of(PROTOCOL)).fix("Add a TCP port, or remove the annotation."))
+}
+
 /// What is at entrances alone has no listeners of its own.
 fn of_entrances(demand: &Demand) -> Option<Problem> {
     let what = match demand.cloud {
@@ -174,11 +222,13 @@ fn of_entrances(demand: &Demand) -> Option<Problem> {
 fn of_http(demand: &Demand) -> Vec<Problem> {
     let elsewhere = is_at_front_door(demand);
     let spoken = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Http);
-    // What the configuration serves beside the Service's own ports is not what its annotations are about.
-    if elsewhere || spoken || demand.hosts_only {
+    if elsewhere || spoken || is_about_others(demand) {
         return Vec::new();
     }
-    let written = OF_HTTP.iter().filter_map(|option| demand.wishes.written.get(option));
+    // No listener is opened without this one, and that is told.
+    let is_told = |it: &str| it == CLIENT_RATE && demand.cloud.is_none();
+    let written = OF_HTTP.iter().filter(|option| !is_told(option));
+    let written = written.filter_map(|option| demand.wishes.written.get(option));
     let told = written.map(|field| {
         Problem::new(
             demand.owner.object(),

@@ -40,7 +40,7 @@ pub(super) enum NotAttachedReason {
     Uncertifiable(CannotAsk),
     /// It says from where clients may connect, and TLS is passed on before anybody asks.
     SourcesWithPassthrough,
-    /// The same of users, who are not asked then.
+    /// The same of users, who are not asked then, and of requests, which are not counted.
     UsersWithPassthrough,
     WithoutHttp,
     /// Something protects it elsewhere, and would not where its name leads.
@@ -71,7 +71,7 @@ impl NotAttachedReason {
                 "the front door does not pass TLS through to a Service with source ranges"
             }
             NotAttachedReason::UsersWithPassthrough => {
-                "the front door cannot ask for a password, or another Service, where it passes TLS through"
+                "the front door cannot ask for a password, ask another Service, or count requests where it passes TLS through"
             }
             NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
             NotAttachedReason::Guarded(GuardSource::ByRoute) => {
@@ -369,7 +369,7 @@ fn why_not_passed_through(service: &Service, wishes: &ServiceOptions) -> Option<
         return Some(NotAttachedReason::Protected(protection));
     }
     let is_open = wishes.denied.is_empty() && admitted::source_ranges(service, wishes).is_empty();
-    match (is_open, wishes.http.asks_who_it_is()) {
+    match (is_open, wishes.http.asks_who_it_is() || wishes.http.rate.is_some()) {
         (false, _) => Some(NotAttachedReason::SourcesWithPassthrough),
         (true, true) => Some(NotAttachedReason::UsersWithPassthrough),
         (true, false) => None,

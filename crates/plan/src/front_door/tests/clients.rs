@@ -1,18 +1,21 @@
 //! Which clients rules let in, and how often: by the word of a Service, of a route, and of both.
 
+use std::collections::BTreeMap;
+
 use ipnet::IpNet;
 use seaway_model::{
-    Config, Desired,
-    fact::{HttpRoute, Service, ServiceKind},
-    load_balancer::{Action, Filter, Protocol, Rule},
+    Config, Desired, L4, Owner,
+    fact::{HttpRoute, Service, ServiceKind, ServicePort},
+    load_balancer::{Action, Filter, Rule},
 };
 use seaway_testkit::facts;
 
 use super::{
     routes::{backend, route_to},
     scene::*,
+    services::exposed,
 };
-use crate::World;
+use crate::{World, certificates::tests::tls_secret};
 
 const ALLOWED: &str = "seaway.dev/source-ranges";
 const DENIED: &str = "seaway.dev/denied-source-ranges";
@@ -175,20 +178,62 @@ fn limits_of_a_route_and_of_its_services_all_hold() {
 }
 
 #[test]
-fn at_its_own_address_requests_are_counted_where_http_is_spoken() {
-    for (say, counted, told) in [
-        (&[("seaway.dev/protocol", "http")][..], &["Service default/web 10/20 address"][..], 0),
-        (&[("seaway.dev/protocol", "tcp")], &[], 1),
+fn at_its_own_address_requests_are_counted_and_what_has_none_is_not_opened() {
+    let http = ("seaway.dev/protocol", "http");
+    let tls = ("seaway.dev/front-door", "true");
+    for (say, l4, open, told) in [
+        (&[http][..], &[L4::Tcp][..], &["80/TCP"][..], 0),
+        (&[("seaway.dev/protocol", "tcp")], &[L4::Tcp], &[], 1),
+        (&[], &[L4::Udp], &[], 1),
+        (&[http], &[L4::Tcp, L4::Udp], &["80/TCP"], 1),
+        (&[tls], &[L4::Tcp], &[], 1),
     ] {
         let mut web = saying(service("web", &[80]), &[say, &[(RATE, "10")]].concat());
         web.kind = ServiceKind::LoadBalancer;
-        let world = world(Config::default(), [put(&web), backed(&web)]);
-        let Desired::LoadBalancer(it) = world.desire(&unit(&facts::owner(&web))) else {
-            panic!("it is ours")
+        let port = web.ports[0].clone();
+        let of = |(number, l4): (u16, &L4)| ServicePort {
+            name: format!("p{number}").into(),
+            port: number,
+            protocol: *l4,
+            ..port.clone()
         };
-        let listener = it.listeners.values().next().expect("it is open");
-        assert_eq!(listener.protocol == Protocol::Http, told == 0);
-        assert_eq!(limits(&listener.rules[0]), counted, "{say:?}");
-        assert_eq!(problems(&world).len(), told, "{say:?}: {:?}", problems(&world));
+        web.ports = (80..).zip(l4).map(of).collect();
+        let world = world(Config::default(), [put(&web), backed(&web)]);
+        let listeners = match world.desire(&unit(&facts::owner(&web))) {
+            Desired::LoadBalancer(it) => it.listeners.clone(),
+            _ => BTreeMap::new(),
+        };
+        let ports: Vec<String> = listeners.values().map(|it| format!("{}/{}", it.port, it.l4)).collect();
+        assert_eq!(ports, open, "{say:?} {l4:?}");
+        for listener in listeners.values() {
+            assert_eq!(limits(&listener.rules[0]), ["Service default/web 10/20 address"], "{say:?}");
+        }
+        let all = problems(&world);
+        assert_eq!(all.len(), told, "{say:?} {l4:?}: {all:?}");
+        assert!(all.iter().all(|it| it.contains("no listener is opened at port")), "{all:?}");
+    }
+}
+
+#[test]
+fn what_the_configuration_serves_is_not_opened_without_the_limit_or_the_certificate_that_it_asks_for() {
+    let tls = ("seaway.dev/tls", "own");
+    let rate = (RATE, "10");
+    let host = ("seaway.dev/host", "a.example");
+    for (say, is_open) in
+        [(&[][..], true), (&[rate], false), (&[tls], false), (&[rate, host], true), (&[tls, host], true)]
+    {
+        let web = saying(service("web", &[80]), say);
+        let config = Config { exposed: vec![exposed(L4::Tcp, "web", 80)], ..Config::default() };
+        let world =
+            world(config, [put(&web), backed(&web), super::scene::told(&tls_secret("own", &["a.example"]))]);
+        let owners = world.overview().into_iter().map(|it| it.status.owner);
+        let mut its = owners.filter(|it| matches!(it, Owner::Config(key) if key.starts_with("tcpServices")));
+        let is_there = its.any(|owner| match world.desire(&unit(&owner)) {
+            Desired::LoadBalancer(it) => !it.listeners.is_empty(),
+            _ => false,
+        });
+        assert_eq!(is_there, is_open, "{say:?}");
+        let told = problems(&world).iter().any(|it| it.contains("no listener is opened at port"));
+        assert_eq!(told, !is_open, "{say:?}: {:?}", problems(&world));
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
-    Change, Config, Desired, Fact, L4, Listener, LoadBalancer, Name, Owner, Problem, Time, Unit,
+    Change, Config, Desired, Fact, Listener, LoadBalancer, Name, Owner, Problem, Time, Unit,
     config::FrontDoor,
     fact::{FactRef, HttpRoute, Meta, Secret, Service, ServiceKind, TargetPort},
     load_balancer::{Action, Rule},
@@ -97,7 +97,7 @@ pub(super) fn backed(service: &Service) -> Change {
         .iter()
         .map(|port| seaway_model::fact::EndpointPort {
             name: port.name.clone(),
-            protocol: L4::Tcp,
+            protocol: port.protocol,
             port: Some(port.port),
         })
         .collect();

@@ -9,7 +9,7 @@ use seaway_testkit::facts::{self, ip};
 use super::scene::*;
 use crate::certificates::tests::tls_secret;
 
-fn exposed(l4: L4, service: &str, port: u16) -> ExposedPort {
+pub(super) fn exposed(l4: L4, service: &str, port: u16) -> ExposedPort {
     ExposedPort {
         key: "tcpServices[0]".into(),
         l4,
