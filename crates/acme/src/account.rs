@@ -25,8 +25,9 @@ pub struct ExternalAccount<'a> {
 impl ExternalAccount<'_> {
     /// The account's own key, signed by the other one.
     fn bind(&self, key: &Key, url: &str) -> Result<Value, AcmeError> {
-        let wrong =
-            || AcmeError::Key("the key of frontDoor.acme.externalAccount.hmacFile is no base64url".into());
+        let wrong = || {
+            AcmeError::Key("the key of frontDoor.acme.externalAccount.hmacFile is not valid base64url".into())
+        };
         let secret = BASE64_URL_SAFE_NO_PAD.decode(self.hmac.trim().trim_end_matches('='));
         let secret = secret.ok().filter(|it| !it.is_empty()).ok_or_else(wrong)?;
         let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
@@ -170,7 +171,7 @@ mod tests {
         hmac::verify(&secret, signed.as_bytes(), &decode(&part("signature"))).expect("it is signed");
         for hmac in ["", "!", "+/+/"] {
             let error = ExternalAccount { key_id: "kid-1", hmac }.bind(&key, "https://ca").expect_err(hmac);
-            assert!(error.to_string().contains("externalAccount.hmacFile is no base64url"), "{error}");
+            assert!(error.to_string().contains("externalAccount.hmacFile is not valid base64url"), "{error}");
         }
     }
 }

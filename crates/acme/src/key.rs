@@ -20,8 +20,8 @@ pub struct Key {
 
 impl Key {
     pub fn generate() -> Result<Key, AcmeError> {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| no_key("made"))?;
-        let der = pair.to_pkcs8v1().map_err(|_| no_key("written"))?;
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| no_key("make"))?;
+        let der = pair.to_pkcs8v1().map_err(|_| no_key("write"))?;
         Key::of(der.as_ref().to_vec())
     }
 
@@ -69,18 +69,18 @@ impl Key {
     }
 
     pub(crate) fn sign_request(&self, message: &[u8]) -> Result<Vec<u8>, AcmeError> {
-        let signed = self.for_requests.sign(&SystemRandom::new(), message).map_err(|_| no_key("used"))?;
+        let signed = self.for_requests.sign(&SystemRandom::new(), message).map_err(|_| no_key("use"))?;
         Ok(signed.as_ref().to_vec())
     }
 
     pub(crate) fn sign_certificate(&self, message: &[u8]) -> Result<Vec<u8>, AcmeError> {
-        let signed = self.for_certificates.sign(&SystemRandom::new(), message).map_err(|_| no_key("used"))?;
+        let signed = self.for_certificates.sign(&SystemRandom::new(), message).map_err(|_| no_key("use"))?;
         Ok(signed.as_ref().to_vec())
     }
 }
 
 fn no_key(what: &str) -> AcmeError {
-    AcmeError::Key(format!("a key (ECDSA, P-256, PKCS #8) cannot be {what}"))
+    AcmeError::Key(format!("cannot {what} the ACME key (ECDSA P-256, PKCS #8)"))
 }
 
 impl std::fmt::Debug for Key {

@@ -45,7 +45,7 @@ pub enum LogError {
 /// The reason, with what to write instead.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "'{0}' is no log level: write off, error, warn, info, debug or trace, or one for a part of the program as in \
+    "'{0}' is not a log level: write off, error, warn, info, debug or trace, or one for a part of the program as in \
      'info,seaway_proxy=debug'"
 )]
 pub struct BadLevel(String);

@@ -32,7 +32,7 @@ impl SocketDiagnostics {
         match NetlinkSocket::open(SockProtocol::NetlinkSockDiag) {
             Ok(socket) => Ok(SocketDiagnostics { socket: Some(socket) }),
             Err(error) if is_missing(&error) => Ok(SocketDiagnostics::from_proc()),
-            Err(error) => Err(Error::refused("opening a socket-diagnosis socket", error)),
+            Err(error) => Err(Error::failed("opening a sock_diag netlink socket", error)),
         }
     }
 

@@ -33,7 +33,7 @@ const CHAIN: &[u8] = b"divert\0";
 
 /// Makes replies to sockets that appear as somebody else come to them, in both families. What is so already stays so.
 pub fn divert() -> Result<(), Error> {
-    let failed = |source: std::io::Error| Error::refused(DOING, source);
+    let failed = |source: std::io::Error| Error::failed(DOING, source);
     nft::change(DOING, marking())?;
     let mut routes = NetlinkSocket::open(SockProtocol::NetlinkRoute).map_err(failed)?;
     let loopback = Links::open()?.loopback()?;

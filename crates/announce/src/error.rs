@@ -17,7 +17,7 @@ pub enum Error {
     #[error("{doing} needs IPv6 on lo; as root: sysctl -w net.ipv6.conf.lo.disable_ipv6=0")]
     NoIpv6 { doing: String },
     #[error("{doing} failed")]
-    Refused {
+    Failed {
         doing: String,
         #[source]
         source: io::Error,
@@ -28,20 +28,20 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn refused(doing: impl Into<String>, source: impl Into<io::Error>) -> Error {
-        Error::Refused { doing: doing.into(), source: source.into() }
+    pub(crate) fn failed(doing: impl Into<String>, source: impl Into<io::Error>) -> Error {
+        Error::Failed { doing: doing.into(), source: source.into() }
     }
 
-    /// Like `refused`, except for answers that make no sense.
+    /// Like `failed`, except for answers that make no sense.
     pub(crate) fn unanswered(doing: impl Into<String>, source: io::Error) -> Error {
         if source.kind() == io::ErrorKind::InvalidData {
             Error::Unreadable { doing: doing.into() }
         } else {
-            Error::refused(doing, source)
+            Error::failed(doing, source)
         }
     }
 
-    /// Like `refused`, except for reasons that the user can mend.
+    /// Like `failed`, except for reasons that the user can mend.
     pub(crate) fn about_address(doing: &str, ip: IpAddr, source: io::Error, commands: Vec<String>) -> Error {
         let doing = format!("{doing} {ip}");
         match source.raw_os_error().map(Errno::from_raw) {
@@ -50,7 +50,7 @@ impl Error {
             Some(Errno::EACCES | Errno::EOPNOTSUPP | Errno::ENODEV) if ip.is_ipv6() => {
                 Error::NoIpv6 { doing }
             }
-            _ => Error::refused(doing, source),
+            _ => Error::failed(doing, source),
         }
     }
 }

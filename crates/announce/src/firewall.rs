@@ -207,7 +207,7 @@ pub(crate) fn plain(requests: Vec<Request>) -> Vec<(Request, i32)> {
 
 pub(crate) fn errno(error: &Error) -> Option<Errno> {
     match error {
-        Error::Refused { source, .. } => source.raw_os_error().map(Errno::from_raw),
+        Error::Failed { source, .. } => source.raw_os_error().map(Errno::from_raw),
         _ => None,
     }
 }
@@ -336,7 +336,7 @@ mod tests {
         can: impl Fn(RejectMode, Translation) -> bool,
     ) -> Option<(RejectMode, Translation)> {
         let mut done = None;
-        let refused = || Error::refused(DOING, std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        let refused = || Error::failed(DOING, std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         let guarded = most(is_tracked, |refusal, translation| {
             done = Some((refusal, translation)).filter(|_| can(refusal, translation));
             done.map(drop).ok_or_else(refused)

@@ -34,7 +34,7 @@ pub struct Links {
 impl Links {
     pub fn open() -> Result<Links, Error> {
         let socket = NetlinkSocket::open(SockProtocol::NetlinkRoute)
-            .map_err(|source| Error::refused("opening a route socket", source))?;
+            .map_err(|source| Error::failed("opening a route socket", source))?;
         Ok(Links { socket, loopback: None })
     }
 
@@ -108,7 +108,7 @@ impl Links {
             .into_iter()
             .find(|link| link.loopback)
             .map(|link| link.index)
-            .ok_or_else(|| Error::refused("finding the loopback interface", Errno::ENODEV))?;
+            .ok_or_else(|| Error::failed("finding the loopback interface", Errno::ENODEV))?;
         self.loopback = Some(index);
         Ok(index)
     }

@@ -59,7 +59,7 @@ pub(crate) fn change(doing: &str, changes: Vec<(Request, i32)>) -> Result<(), Er
 }
 
 pub(crate) fn open(doing: &str) -> Result<NetlinkSocket, Error> {
-    NetlinkSocket::open(SockProtocol::NetlinkNetFilter).map_err(|source| Error::refused(doing, source))
+    NetlinkSocket::open(SockProtocol::NetlinkNetFilter).map_err(|source| Error::failed(doing, source))
 }
 
 pub(crate) fn change_through(
@@ -71,7 +71,7 @@ pub(crate) fn change_through(
     let mut all = vec![(batch(NFNL_MSG_BATCH_BEGIN), 0)];
     all.extend(changes);
     all.push((batch(NFNL_MSG_BATCH_END), 0));
-    filter.batch(&all).map_err(|source| Error::refused(doing, source))
+    filter.batch(&all).map_err(|source| Error::failed(doing, source))
 }
 
 pub(crate) fn message(kind: u16) -> Request {

@@ -148,7 +148,7 @@ impl Steering {
     /// From now on.
     pub fn add(&self, at: SocketAddr, to: SocketAddr) -> Result<(), Error> {
         let table =
-            self.table().map_err(|why| Error::refused(DOING, std::io::Error::other(why.to_owned())))?;
+            self.table().map_err(|why| Error::failed(DOING, std::io::Error::other(why.to_owned())))?;
         let mut steered = self.steered();
         table.add(at, to, steered.guarded)?;
         self.port.store(to.port(), Relaxed);
@@ -163,7 +163,7 @@ impl Steering {
         let mut all = steered.all.clone();
         all.extend(pairs);
         let table = self.table_with(&all);
-        let table = table.map_err(|why| Error::refused(DOING, std::io::Error::other(why.to_owned())))?;
+        let table = table.map_err(|why| Error::failed(DOING, std::io::Error::other(why.to_owned())))?;
         table.remake(&all)?;
         if let Some(to) = all.values().next() {
             self.port.store(to.port(), Relaxed);
@@ -237,7 +237,7 @@ impl Table {
         let socket = nft::open(DOING)?;
         // No two of the kernel's sockets of one kind have one number.
         let own = nix::sys::socket::getsockname::<NetlinkAddr>(socket.as_fd().as_raw_fd());
-        let number = own.map_err(|source| Error::refused(DOING, source))?.pid();
+        let number = own.map_err(|source| Error::failed(DOING, source))?.pid();
         let name = if owned { format!("seaway-steering-{number}\0") } else { "seaway-steering\0".to_owned() };
         let table = Table { name: name.into_bytes(), owned, socket: Mutex::new(socket) };
         table.remake(steered)?;

@@ -48,7 +48,7 @@ impl LinkWatch {
             GROUPS.unsigned_abs(),
             SockFlag::SOCK_NONBLOCK,
         )
-        .map_err(|source| Error::refused("subscribing to address changes", source))?;
+        .map_err(|source| Error::failed("subscribing to address changes", source))?;
         Ok(LinkWatch { socket })
     }
 
@@ -61,7 +61,7 @@ impl LinkWatch {
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EAGAIN) => return Ok(events),
                     Some(Errno::ENOBUFS) => events.push(Event::Lost),
-                    _ => return Err(Error::refused("receiving address changes", error)),
+                    _ => return Err(Error::failed("receiving address changes", error)),
                 },
             }
         }
@@ -73,7 +73,7 @@ impl LinkWatch {
         let mut watched = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         match poll(&mut watched, timeout) {
             Ok(_) | Err(Errno::EINTR) => self.events(),
-            Err(error) => Err(Error::refused("waiting for address changes", error)),
+            Err(error) => Err(Error::failed("waiting for address changes", error)),
         }
     }
 }

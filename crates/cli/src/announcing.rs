@@ -6,7 +6,7 @@ use seaway_cluster::{PasswordReader, PasswordsBySecret, WantedPasswords};
 use seaway_engine::{Handle, Phase};
 use seaway_model::{
     Change, Fact,
-    bgp::{DesiredBgp, PeerProgress},
+    bgp::{BgpSessionState, DesiredBgp},
 };
 use seaway_node::{AFTER_WITHDRAWAL, BgpPeerStatus, Host, Layer2Settings, RECHECK_INTERVAL};
 use seaway_plan::World;
@@ -49,14 +49,18 @@ impl AnnouncerTasks {
         let notify = changed.clone();
         let tell: Tell = Arc::new(move || notify.notify_one());
         parts.extend(passwords.iter().map(PasswordReader::part));
-        let neighbors = carry(host.clone(), handle.clone(), read, watchdog.clone(), tell.clone());
+        let neighbors = forward_layer2(host.clone(), handle.clone(), read, watchdog.clone(), tell.clone());
         let neighbors = after(handle.phase(), neighbors);
-        let routes =
-            BgpTask { host: host.clone(), handle: handle.clone(), passwords, watchdog: watchdog.clone() };
+        let routes = BgpConfigForwarder {
+            host: host.clone(),
+            handle: handle.clone(),
+            passwords,
+            watchdog: watchdog.clone(),
+        };
         let reports = report(host.clone(), handle.clone(), changed);
         let tasks = [
             spawn("announcing addresses by ARP and NDP", parts, neighbors),
-            spawn("announcing addresses by BGP", parts, routes.carry(serving, tell)),
+            spawn("announcing addresses by BGP", parts, routes.run(serving, tell)),
             spawn("the report of announced addresses", parts, reports),
             spawn("the watch of HAProxy", parts, follow_haproxy(host.clone(), handle.clone())),
         ];
@@ -94,7 +98,7 @@ async fn after(mut phase: watch::Receiver<Phase>, work: impl Future<Output = ()>
 
 type Tell = Arc<dyn Fn() + Send + Sync>;
 
-async fn carry(
+async fn forward_layer2(
     host: Arc<Host>,
     handle: Handle,
     mut settings: watch::Receiver<Layer2Settings>,
@@ -127,15 +131,15 @@ async fn carry(
     }
 }
 
-struct BgpTask {
+struct BgpConfigForwarder {
     host: Arc<Host>,
     handle: Handle,
     passwords: Option<PasswordReader>,
     watchdog: Watchdog,
 }
 
-impl BgpTask {
-    async fn carry(self, mut serving: watch::Receiver<bool>, tell: Tell) {
+impl BgpConfigForwarder {
+    async fn run(self, mut serving: watch::Receiver<bool>, tell: Tell) {
         if serving.wait_for(|it| *it).await.is_err() {
             return;
         }
@@ -181,7 +185,7 @@ impl BgpTask {
         let unread = wanted.sessions.iter().filter_map(|it| it.password.as_ref());
         let secrets: BTreeSet<_> =
             unread.filter(|it| it.value.is_none()).map(|it| it.secret.clone()).collect();
-        let is_up = |it: &BgpPeerStatus| it.report.what == PeerProgress::Established;
+        let is_up = |it: &BgpPeerStatus| it.report.what == BgpSessionState::Established;
         let is_urgent = !secrets.is_empty() && !self.host.bgp_peers().iter().all(is_up);
         reader.set_wanted(WantedPasswords { secrets: secrets.clone(), is_urgent });
         let known = read.wait_for(|read| secrets.iter().all(|it| read.contains_key(it)));

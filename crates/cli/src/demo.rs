@@ -236,7 +236,7 @@ fn wait(what: &str, mut met: impl FnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !met() {
         if Instant::now() > deadline {
-            bail!("timed out after {} s waiting for this: {what}", PATIENCE.as_secs());
+            bail!("timed out after {} s waiting until {what}", PATIENCE.as_secs());
         }
         thread::sleep(Duration::from_millis(20));
     }

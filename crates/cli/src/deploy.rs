@@ -34,7 +34,7 @@ fn way(name: &str) -> Vec<Json> {
 }
 
 fn text(it: &Json) -> &str {
-    it.as_str().unwrap_or_else(|| panic!("{it} is no text"))
+    it.as_str().unwrap_or_else(|| panic!("{it} is not text"))
 }
 
 fn items(it: &Json) -> impl Iterator<Item = &Json> {

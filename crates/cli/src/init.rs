@@ -118,7 +118,7 @@ fn manifest(name: &str, answers: &InitAnswers) -> String {
         ),
         Some(host) => (
             format!(
-                "    # Clients ask for this host; with a path after it, only what begins with the path is served.\n    \
+                "    # Clients request this host; with a path after it, only what begins with the path is served.\n    \
                  seaway.dev/host: {}\n",
                 json!(host)
             ),

@@ -285,7 +285,11 @@ fn front_door(door: &FrontDoorView) -> String {
             }
         }
         for it in &entrance.lost {
-            lost.push_str(&format!("{name} does not get {}: {} has it\n", it.claims.join(" "), it.to));
+            lost.push_str(&format!(
+                "{name} is not routed {}: {} claimed it first\n",
+                it.claims.join(" "),
+                it.to
+            ));
         }
     }
     let at: Vec<String> = door.at.iter().map(ToString::to_string).collect();

@@ -25,7 +25,7 @@ mod kubeconfig;
 pub use self::kubeconfig::KubeconfigFault;
 use crate::{
     api_error::{ApiError, Cause},
-    counts::ClusterCounts,
+    counts::ApiServerMetrics,
     kinds::{WatchTimings, WatchedKind},
     object_cache::ObjectCache,
     raw_object::RawObject,
@@ -120,7 +120,7 @@ struct Inner {
     /// Whoever still waits for something on connections of before need not wait any more.
     anew: watch::Sender<()>,
     seen: ObjectCache,
-    counts: Arc<ClusterCounts>,
+    counts: Arc<ApiServerMetrics>,
 }
 
 /// A kubeconfig is not read more often than this.
@@ -131,7 +131,7 @@ pub(crate) use seaway_manifests::MANAGER;
 impl Cluster {
     /// Reads the credentials; sends no request yet.
     pub async fn connect(access: ClusterAccess) -> Result<Cluster, AccessError> {
-        let counts = Arc::<ClusterCounts>::default();
+        let counts = Arc::<ApiServerMetrics>::default();
         let ConnectionConfig { client, server, authority, own } = find(&access, &counts).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
         Ok(Cluster(Arc::new(Inner {
@@ -180,7 +180,7 @@ impl Cluster {
     }
 
     /// What is asked of the API server, and heard of it.
-    pub fn counts(&self) -> &Arc<ClusterCounts> {
+    pub fn counts(&self) -> &Arc<ApiServerMetrics> {
         &self.0.counts
     }
 
@@ -290,7 +290,10 @@ struct ConnectionConfig {
     own: Option<Name>,
 }
 
-async fn find(access: &ClusterAccess, counts: &Arc<ClusterCounts>) -> Result<ConnectionConfig, AccessError> {
+async fn find(
+    access: &ClusterAccess,
+    counts: &Arc<ApiServerMetrics>,
+) -> Result<ConnectionConfig, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
         CredentialSource::Detected => {

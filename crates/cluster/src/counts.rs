@@ -35,7 +35,7 @@ pub struct WatchCounts {
 }
 
 #[derive(Default)]
-pub struct ClusterCounts {
+pub struct ApiServerMetrics {
     calls: Mutex<BTreeMap<(&'static str, &'static str), Histogram>>,
     watches: Mutex<BTreeMap<Kind, WatchState>>,
     /// When the state was saved that is served though the API server does not confirm it; 0: it does.
@@ -50,7 +50,7 @@ struct WatchState {
 
 /// A call that is under way. One that is given up was not answered.
 pub(crate) struct Call {
-    counts: Arc<ClusterCounts>,
+    counts: Arc<ApiServerMetrics>,
     verb: &'static str,
     begun: Instant,
     code: &'static str,
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl ClusterCounts {
+impl ApiServerMetrics {
     pub fn calls(&self) -> Vec<CallCounts> {
         let calls = lock(&self.calls);
         calls.iter().map(|((verb, code), times)| CallCounts { verb, code, times: *times }).collect()
@@ -84,7 +84,7 @@ impl ClusterCounts {
         self.snapshot.store(written.map_or(0, |it| it.0), Relaxed);
     }
 
-    pub(crate) fn begin_call(self: &Arc<ClusterCounts>, verb: &'static str) -> Call {
+    pub(crate) fn begin_call(self: &Arc<ApiServerMetrics>, verb: &'static str) -> Call {
         Call { counts: self.clone(), verb, begun: Instant::now(), code: "none" }
     }
 
@@ -103,7 +103,7 @@ impl ClusterCounts {
 
     /// Each event of that watch is a sign of life, and each bookmark.
     pub(crate) fn count_events<T, E, S: Stream<Item = Result<WatchEvent<T>, E>>>(
-        self: &Arc<ClusterCounts>,
+        self: &Arc<ApiServerMetrics>,
         kind: Kind,
         events: S,
     ) -> impl Stream<Item = Result<WatchEvent<T>, E>> + use<T, E, S> {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_verb_and_class_and_one_that_is_given_up_has_none() {
-        let counts = Arc::<ClusterCounts>::default();
+        let counts = Arc::<ApiServerMetrics>::default();
         for status in [200, 201, 404, 429, 503] {
             counts.begin_call("get").record_response(http::StatusCode::from_u16(status).expect("a status"));
         }
@@ -166,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_is_a_sign_of_life_an_error_is_none_and_a_kind_that_is_not_there_has_no_age() {
-        let counts = Arc::<ClusterCounts>::default();
+        let counts = Arc::<ApiServerMetrics>::default();
         assert!(counts.watches().is_empty());
         counts.record_list(Kind::Service);
         counts.record_list(Kind::Node);

@@ -79,11 +79,11 @@ pub enum DnsEndpointError {
 struct EndpointCache {
     installation: Name,
     at: Instant,
-    objects: HashMap<ObjectKey, Object>,
+    objects: HashMap<ServiceKey, Object>,
 }
 
 /// Namespace, and the name of the Service.
-type ObjectKey = (Name, Name);
+type ServiceKey = (Name, Name);
 
 #[derive(Clone, Debug, Deserialize)]
 struct Object {
@@ -201,7 +201,7 @@ impl DnsEndpoints {
         name: &str,
     ) -> Result<(), DnsEndpointError> {
         let Some((namespace, service)) = before.service.split_once('/') else { return Ok(()) };
-        let key: ObjectKey = (namespace.into(), service.into());
+        let key: ServiceKey = (namespace.into(), service.into());
         for _ in 0..TRIES {
             let there = match self.look(installation, &key).await {
                 Ok(Some(there)) => there,
@@ -241,13 +241,13 @@ impl DnsEndpoints {
     async fn list_or_refuse(
         &self,
         installation: &Name,
-    ) -> Result<HashMap<ObjectKey, Object>, DnsEndpointError> {
+    ) -> Result<HashMap<ServiceKey, Object>, DnsEndpointError> {
         let listed = self.list(installation).await;
         *self.refused() = listed.as_ref().err().map(|error| (Instant::now(), error.clone()));
         listed
     }
 
-    async fn list(&self, installation: &Name) -> Result<HashMap<ObjectKey, Object>, DnsEndpointError> {
+    async fn list(&self, installation: &Name) -> Result<HashMap<ServiceKey, Object>, DnsEndpointError> {
         let mut params = ListParams {
             label_selector: Some(format!("{MANAGED_BY}={SEAWAY},{DNS_OWNER}={installation}")),
             limit: Some(PAGE),
@@ -270,7 +270,7 @@ impl DnsEndpoints {
 
     /// As the API server has it now: what is remembered may have been emptied, or be older than what another task wrote, and a name
     /// that counts as removed is never looked at again.
-    async fn look(&self, installation: &Name, key: &ObjectKey) -> Result<Option<Object>, DnsEndpointError> {
+    async fn look(&self, installation: &Name, key: &ServiceKey) -> Result<Option<Object>, DnsEndpointError> {
         let found = match self.cluster.read_as::<Object>(&KIND, &key.0, &object_name(&key.1)).await {
             Ok(found) => Some(found),
             Err(ApiError::NotFound) => None,
@@ -304,7 +304,7 @@ impl DnsEndpoints {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, key: ObjectKey, now: Option<Object>) {
+    fn note(&self, key: ServiceKey, now: Option<Object>) {
         self.written.fetch_add(1, Relaxed);
         let mut seen = self.seen();
         let Some(seen) = seen.as_mut() else { return };
@@ -315,13 +315,13 @@ impl DnsEndpoints {
     }
 
     /// Nothing that was seen is believed any more.
-    fn changed(&self, key: &ObjectKey) -> DnsEndpointError {
+    fn changed(&self, key: &ServiceKey) -> DnsEndpointError {
         *self.seen() = None;
         DnsEndpointError::Changed(shown(key))
     }
 }
 
-fn shown((namespace, service): &ObjectKey) -> String {
+fn shown((namespace, service): &ServiceKey) -> String {
     format!("{namespace}/{}", object_name(service))
 }
 
@@ -330,7 +330,7 @@ fn object_name(service: &str) -> String {
 }
 
 /// Which Service's it is, if it is ours: by its labels, by its owner, and by its own name.
-fn key_of(object: &Object, installation: &Name) -> Option<ObjectKey> {
+fn key_of(object: &Object, installation: &Name) -> Option<ServiceKey> {
     let metadata = &object.metadata;
     let labels = metadata.labels.as_ref()?;
     let has = |key: &str, value: &str| labels.get(key).is_some_and(|it| it == value);
@@ -345,7 +345,7 @@ fn key_of(object: &Object, installation: &Name) -> Option<ObjectKey> {
 }
 
 /// Addresses of a name; nothing, if an object has none.
-fn endpoint_of((namespace, service): &ObjectKey, endpoints: &[Value], name: &str) -> Option<DnsEndpoint> {
+fn endpoint_of((namespace, service): &ServiceKey, endpoints: &[Value], name: &str) -> Option<DnsEndpoint> {
     let mut of_name = endpoints.iter().filter(|it| is_address_of(it, name)).peekable();
     let ttl = of_name.peek()?.get("recordTTL").and_then(Value::as_u64);
     let targets = of_name.filter_map(|it| it.get("targets")?.as_array()).flatten();
@@ -380,7 +380,7 @@ fn with(endpoints: &[Value], name: &str, it: &DnsEndpoint) -> Vec<Value> {
 
 fn new_object(
     installation: &Name,
-    (namespace, service): &ObjectKey,
+    (namespace, service): &ServiceKey,
     uid: &str,
     endpoints: &[Value],
 ) -> Value {
@@ -400,7 +400,7 @@ fn owner_reference(service: &str, uid: &str) -> Value {
 }
 
 /// Merged into that version alone.
-fn patch(there: &Object, (_, service): &ObjectKey, uid: &str, endpoints: &[Value]) -> Value {
+fn patch(there: &Object, (_, service): &ServiceKey, uid: &str, endpoints: &[Value]) -> Value {
     let mut metadata = versions(there);
     let is_its_own = there.metadata.owner_references.iter().flatten().any(|it| it.uid == uid);
     if !is_its_own {
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_and_leaves_all_else_as_it_is() {
-        let key: ObjectKey = ("default".into(), "shop".into());
+        let key: ServiceKey = ("default".into(), "shop".into());
         let other = json!({"dnsName": "b.example", "recordType": "A", "targets": ["192.0.2.9"], "setIdentifier": "x"});
         let text = json!({"dnsName": "a.example", "recordType": "TXT", "targets": ["mine"]});
         let before = [other, text];

@@ -111,7 +111,7 @@ impl Driver for FinalizerDriver {
     type Step = FinalizerStep;
 
     /// Each question has a limit of its own; a step may ask twice.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(120)
     }
 

@@ -61,7 +61,7 @@ pub use address_driver::{AddressDriver, AddressStep};
 pub use api_error::api_server;
 pub use connect::{AccessError, Cluster, ClusterAccess, CredentialSource, KubeconfigFault, RequestError};
 pub use copies::{CopyTimings, CopyWriter, NamedCertificates};
-pub use counts::{CallCounts, ClusterCounts, WatchCounts};
+pub use counts::{ApiServerMetrics, CallCounts, WatchCounts};
 pub use dns_endpoints::{DnsEndpoint, DnsEndpointError, DnsEndpoints};
 pub use finalizer_driver::{FinalizerDriver, FinalizerStep};
 pub use host::{HostInspection, HostStatusWriter, ProgramInfo, StatusPage};

@@ -278,7 +278,7 @@ impl Driver for StatusDriver {
     type Step = StatusStep;
 
     /// Where many events wait, a Service waits until its own is written.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(600)
     }
 

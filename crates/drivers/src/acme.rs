@@ -192,7 +192,9 @@ impl Certificates {
             Ok(()) => attempts.unstored.remove(host),
             Err(_) => attempts.unstored.insert(host.clone(), failed),
         };
-        written.inspect_err(|error| warn!(%host, %error, "failed orders cannot be remembered")).is_ok()
+        written
+            .inspect_err(|error| warn!(%host, %error, "the count of failed orders cannot be stored"))
+            .is_ok()
     }
 
     /// It counts as failed until it has ended well: what ends in between was not nothing to the authority.
@@ -365,7 +367,7 @@ impl Driver for Certificates {
     }
 
     /// A step is a few requests, each with a bound of its own.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(180)
     }
 

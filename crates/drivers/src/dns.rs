@@ -138,7 +138,7 @@ impl Driver for DnsNames {
     type Step = Step;
 
     /// Each request has its own time, and a look at a name that is another's makes a dozen.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(120)
     }
 

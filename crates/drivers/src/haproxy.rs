@@ -136,11 +136,11 @@ impl HaproxyHost {
     }
 
     /// Asks HAProxy for its counters, unless that was done a moment ago; if it does not answer, those of before stay.
-    pub async fn count(&self) {
+    pub async fn read_counters(&self) {
         self.counting.refresh().await;
     }
 
-    /// As HAProxy counted until [`HaproxyHost::count`].
+    /// As HAProxy counted until [`HaproxyHost::read_counters`].
     pub fn statistics(&self) -> (Vec<ListenerStatistics>, Vec<PoolStatistics>) {
         self.counting.statistics()
     }
@@ -258,7 +258,7 @@ impl Driver for HaproxyHost {
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         PATIENCE
     }
 

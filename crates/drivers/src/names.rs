@@ -82,7 +82,7 @@ impl Driver for MemberNames {
     type Step = NoStep;
 
     /// Each name server has its own time, and there may be several.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(60)
     }
 

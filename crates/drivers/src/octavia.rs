@@ -221,7 +221,7 @@ impl Driver for Octavia {
     type Step = Step;
 
     /// Each call has a limit of its own, and one look may be many calls.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(3600)
     }
 
@@ -286,7 +286,7 @@ impl Driver for Octavia {
 
     async fn observe(&self, context: &Context, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::LoadBalancer(_, key) = unit else {
-            return Err(Failure::retry(format!("{unit} is no load balancer")));
+            return Err(Failure::retry(format!("{unit} is not a load balancer")));
         };
         self.held_back(context)?;
         let asker = Asker::of(unit);

@@ -101,7 +101,7 @@ pub trait Driver: Send + Sync {
 
     /// The longest that one look or one step may take. What takes longer has lost its way: it is given up, and the Unit is
     /// tried again.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(10)
     }
 

@@ -112,7 +112,7 @@ async fn patch<D: Driver>(
             Patch::Members(_) => "members of a pool",
             Patch::Certificate(..) => "a certificate",
         };
-        if !within::<D, _>(unit, driver.patience(), what, driver.patch(context, unit, patch)).await? {
+        if !within::<D, _>(unit, driver.attempt_timeout(), what, driver.patch(context, unit, patch)).await? {
             return Ok(false);
         }
     }

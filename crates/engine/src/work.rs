@@ -94,7 +94,7 @@ pub async fn work_once<D: Driver>(
         gate.context.require_lead()?;
         debug!(%unit, %step, effect = ?step.effect(), "step");
         let applied = driver.apply(&gate.context, unit, step, &mut observed);
-        within::<D, _>(unit, driver.patience(), step, applied).await?;
+        within::<D, _>(unit, driver.attempt_timeout(), step, applied).await?;
     }
     let mut report = concluded(driver, unit, wanted, &observed);
     if waits {
@@ -141,7 +141,7 @@ async fn look<'d, D: Driver>(
     context: &Context,
 ) -> Result<Looked<'d, D>, Failure> {
     let looked = driver.observe(context, unit, desired);
-    let observed = within::<D, _>(unit, driver.patience(), "look", looked).await?;
+    let observed = within::<D, _>(unit, driver.attempt_timeout(), "look", looked).await?;
     let wanted = Wanted::of(driver, unit, desired, &observed);
     let steps = wanted.steps(driver, &observed);
     Ok(Looked { wanted, observed, steps })

@@ -82,7 +82,7 @@ impl Driver for AddressDriver {
     type Step = AddressStep;
 
     /// A disk may take its time.
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(600)
     }
 

@@ -66,7 +66,7 @@ pub enum FolderError {
         #[source]
         source: io::Error,
     },
-    #[error("{} is no folder: name the folder that the manifests are in", dir.display())]
+    #[error("{} is not a folder: name the folder that the manifests are in", dir.display())]
     NotAFolder { dir: PathBuf },
     #[error("cannot watch the folder of manifests {}", dir.display())]
     Watch {

@@ -29,12 +29,12 @@ pub fn haproxy(bytes: &[u8]) {
             ExpectedReply::SilenceOr("Key not found."),
             ExpectedReply::Table,
         ] {
-            if let Err(refusal) = expected.judge(reply) {
+            if let Err(refusal) = expected.check(reply) {
                 assert!(!refusal.0.contains('\n') && refusal.0.chars().count() <= 200);
             }
         }
         let unknown = reply.trim().starts_with("Unknown command");
-        assert!(!unknown || ExpectedReply::Says("U").judge(reply).is_err(), "what is unknown was not done");
+        assert!(!unknown || ExpectedReply::Says("U").check(reply).is_err(), "what is unknown was not done");
     }
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().count();

@@ -1,7 +1,7 @@
 //! HAProxy while it runs: what it is told through its sockets, and what it says.
 //!
 //! ```text
-//!     Command ─► Line, Line, … ─► Socket ─► HAProxy
+//!     Command ─► Line, Line, … ─► RuntimeApiConnection ─► HAProxy
 //!                  └─ Expected ◄─ replies()
 //! ```
 //! HAProxy has no status codes: whether a command did anything is in the words of its reply, and each command has its own.
@@ -13,5 +13,5 @@ pub mod socket;
 pub mod statistics;
 
 pub use commands::Command;
-pub use socket::{Socket, SocketError};
+pub use socket::{RuntimeApiConnection, SocketError};
 pub use statistics::{Counters, Statistics};

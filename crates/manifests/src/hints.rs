@@ -32,7 +32,7 @@ fn syntax(message: &str) -> Option<&'static str> {
         _ if has("mapping values are not allowed") || has("simple key") || has("expected ':'") => {
             "Write a space after each colon, as in kind: Service, and quotes around a value that contains a colon and a space."
         }
-        _ if has("three dashes") => "Write --- for it.",
+        _ if has("three dashes") => "Replace it by a line with ---.",
         _ if has("did not find expected") => {
             "Fields of one map begin in the same column: compare this line with those before it. Values that begin with \
              [, {, * or & need quotes."
@@ -97,7 +97,7 @@ mod tests {
             (format!("{head} annotations:\n    a: b\n"), "begin in the same column"),
             ("a: {{ .Release.Name }}\n".to_owned(), "helm template"),
             ("a: {b: 1\nc: 2\n".to_owned(), "Close this bracket"),
-            ("a: 1\n--\nb: 2\n".to_owned(), "Write ---"),
+            ("a: 1\n--\nb: 2\n".to_owned(), "a line with ---"),
             ("a: \"b\nc: d\n".to_owned(), "Close the quote"),
             ("kind:Service\na: b\n".to_owned(), "a space after each colon"),
             ("a: b: c\n".to_owned(), "a space after each colon"),

@@ -137,7 +137,7 @@ pub struct BgpReport {
 /// It has nothing that changes while all is well, so that nothing is written then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerReport {
-    pub what: PeerProgress,
+    pub what: BgpSessionState,
     pub since: Time,
     /// How many prefixes are announced there.
     #[serde(default)]
@@ -158,7 +158,7 @@ pub struct PeerReport {
 
 /// From what is best to what is worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum PeerProgress {
+pub enum BgpSessionState {
     Established,
     /// It connects or agrees on the session, and nothing is known to be wrong.
     Connecting,
@@ -178,28 +178,28 @@ impl BgpReport {
     }
 }
 
-impl PeerProgress {
-    pub const ALL: [PeerProgress; 5] = [
-        PeerProgress::Established,
-        PeerProgress::Connecting,
-        PeerProgress::Failed,
-        PeerProgress::NoPassword,
-        PeerProgress::NotPermitted,
+impl BgpSessionState {
+    pub const ALL: [BgpSessionState; 5] = [
+        BgpSessionState::Established,
+        BgpSessionState::Connecting,
+        BgpSessionState::Failed,
+        BgpSessionState::NoPassword,
+        BgpSessionState::NotPermitted,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            PeerProgress::Established => "Established",
-            PeerProgress::Connecting => "Connecting",
-            PeerProgress::Failed => "Failed",
-            PeerProgress::NoPassword => "NoPassword",
-            PeerProgress::NotPermitted => "NotPermitted",
+            BgpSessionState::Established => "Established",
+            BgpSessionState::Connecting => "Connecting",
+            BgpSessionState::Failed => "Failed",
+            BgpSessionState::NoPassword => "NoPassword",
+            BgpSessionState::NotPermitted => "NotPermitted",
         }
     }
 
     /// As a host wrote it, maybe one of a later version.
-    pub fn of(text: &str) -> PeerProgress {
-        PeerProgress::ALL.into_iter().find(|it| it.as_str() == text).unwrap_or(PeerProgress::Failed)
+    pub fn of(text: &str) -> BgpSessionState {
+        BgpSessionState::ALL.into_iter().find(|it| it.as_str() == text).unwrap_or(BgpSessionState::Failed)
     }
 }
 

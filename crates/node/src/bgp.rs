@@ -19,7 +19,7 @@ use seaway_announce::{
 use seaway_drivers::presence::Presence;
 use seaway_model::{
     Name, ObjectRef,
-    bgp::{BgpReport, DesiredBgp, PeerProgress, PeerReport, Route, Session},
+    bgp::{BgpReport, BgpSessionState, DesiredBgp, PeerReport, Route, Session},
 };
 use seaway_watchdog::{WatchGuard, Watchdog};
 use secrecy::{ExposeSecret, SecretString};
@@ -265,14 +265,14 @@ impl Status {
         for name in &self.wanted {
             let state = states.get(name);
             let said = match (self.lacking.get(name), state) {
-                (Some(why), _) => failed(PeerProgress::NoPassword, why),
+                (Some(why), _) => failed(BgpSessionState::NoPassword, why),
                 (None, Some(state)) => peer_report(state),
                 (None, None) => match &self.failed {
-                    Some((_, why)) => failed(PeerProgress::Failed, why),
-                    None => failed(PeerProgress::Connecting, ""),
+                    Some((_, why)) => failed(BgpSessionState::Failed, why),
+                    None => failed(BgpSessionState::Connecting, ""),
                 },
             };
-            let is_up = said.what == PeerProgress::Established;
+            let is_up = said.what == BgpSessionState::Established;
             let same = before.peers.get(name).filter(|it| it.what == said.what && !is_up);
             let since = same.map_or(said.since, |it| it.since);
             report.peers.insert(name.clone(), PeerReport { since, ..said });
@@ -337,7 +337,7 @@ fn usable(password: &SecretString) -> Result<SecretString, String> {
     }
 }
 
-fn failed(what: PeerProgress, why: &str) -> PeerReport {
+fn failed(what: BgpSessionState, why: &str) -> PeerReport {
     let since = time(SystemTime::now());
     PeerReport { what, since, sent: 0, resets: 0, remote_as: None, bfd_up: None, detail: why.into() }
 }
@@ -349,9 +349,9 @@ fn peer_report(state: &PeerState) -> PeerReport {
     };
     let why = why.filter(|it| !it.is_empty());
     let what = match (&state.session, why) {
-        (SessionState::Established, _) => PeerProgress::Established,
-        (_, Some(_)) => PeerProgress::Failed,
-        (_, None) => PeerProgress::Connecting,
+        (SessionState::Established, _) => BgpSessionState::Established,
+        (_, Some(_)) => BgpSessionState::Failed,
+        (_, None) => BgpSessionState::Connecting,
     };
     let trouble = state.bfd.as_ref().and_then(|it| it.trouble.clone());
     PeerReport {
@@ -369,15 +369,15 @@ fn peer_report(state: &PeerState) -> PeerReport {
 fn log_changes(before: &BgpReport, now: &BgpReport) {
     for (peer, it) in &now.peers {
         let was = before.peers.get(peer);
-        let is_up = it.what == PeerProgress::Established;
-        let was_up = was.is_some_and(|it| it.what == PeerProgress::Established);
+        let is_up = it.what == BgpSessionState::Established;
+        let was_up = was.is_some_and(|it| it.what == BgpSessionState::Established);
         let again = was.is_some_and(|was| was.resets != it.resets);
         match (was_up, is_up) {
             (false, true) => info!(%peer, "BGP session established"),
             (true, true) if again => info!(%peer, "BGP session established again"),
             (true, false) => warn!(%peer, "BGP session lost: {}", it.detail),
             (false, false)
-                if it.what == PeerProgress::Failed && was.is_none_or(|was| was.detail != it.detail) =>
+                if it.what == BgpSessionState::Failed && was.is_none_or(|was| was.detail != it.detail) =>
             {
                 warn!(%peer, "no BGP session: {}", it.detail);
             }

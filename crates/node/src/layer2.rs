@@ -320,8 +320,8 @@ fn log_changes(before: &BTreeMap<IpAddr, Layer2State>, now: &BTreeMap<IpAddr, La
         all.into_iter().filter(|ip| is_announced(before, ip) != is_announced(now, ip)).collect();
     for ip in changed.iter().take(MOST) {
         match is_announced(now, ip) {
-            true => info!(address = %ip, "address announced by this host"),
-            false => info!(address = %ip, "address no longer announced by this host"),
+            true => info!(address = %ip, "this host now announces the address"),
+            false => info!(address = %ip, "this host no longer announces the address"),
         }
     }
     if let Some(more @ 1..) = changed.len().checked_sub(MOST) {

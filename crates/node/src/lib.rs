@@ -57,7 +57,7 @@ pub fn service_views(plan: &[Overview], host: Option<&Host>) -> ServiceViews {
 /// As above, once HAProxy has told its counters, if it serves here.
 pub async fn counted_service_views(plan: &[Overview], host: Option<&Host>) -> ServiceViews {
     if let Some(haproxy) = host.and_then(Host::haproxy) {
-        haproxy.count().await;
+        haproxy.read_counters().await;
     }
     service_views(plan, host)
 }

@@ -144,7 +144,7 @@ impl Collection<Secret> {
         match self.cloud.call(call).await?.body {
             Value::String(text) => Ok(text.into()),
             _ => {
-                let why = "is no text".to_owned();
+                let why = "is not text".to_owned();
                 Err(unexpected_reply(
                     Service::KeyManager,
                     OPERATION,

@@ -113,7 +113,7 @@ impl Cloud {
             .keeper
             .usable_session(self.clock(), &mut left)
             .await
-            .map_err(|it| it.doing(call.operation))?;
+            .map_err(|it| it.with_operation(call.operation))?;
         Ok(CallInProgress { call, session, id: self.request_id(), left })
     }
 
@@ -129,7 +129,7 @@ impl Cloud {
         }
         let CallInProgress { session, left, call, .. } = asking;
         let renewed = self.0.keeper.renew(session.number, self.clock(), left).await;
-        *session = renewed.map_err(|it| it.doing(call.operation))?;
+        *session = renewed.map_err(|it| it.with_operation(call.operation))?;
         self.ask_once(asking, place).await
     }
 

@@ -119,7 +119,7 @@ impl Error {
 
     /// Says what was being done, unless it says so already.
     #[must_use]
-    pub fn doing(self, doing: impl Into<String>) -> Error {
+    pub fn with_operation(self, doing: impl Into<String>) -> Error {
         if !self.0.doing.is_empty() {
             return self;
         }
@@ -128,7 +128,7 @@ impl Error {
 
     #[must_use]
     pub(crate) fn during(self, call: &Call) -> Error {
-        self.doing(call.operation).with(|what| what.service = Some(call.service))
+        self.with_operation(call.operation).with(|what| what.service = Some(call.service))
     }
 
     #[must_use]

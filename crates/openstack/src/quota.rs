@@ -107,7 +107,7 @@ fn no_quota(service: Service) -> Error {
     unexpected_reply(
         service,
         "read quota",
-        &FieldError { field: "quota".to_owned(), why: "is no object".to_owned() },
+        &FieldError { field: "quota".to_owned(), why: "is not an object".to_owned() },
     )
 }
 

@@ -73,7 +73,7 @@ fn one<V: View>(body: Value) -> Result<(), Error> {
 
 fn many<V: View>(body: Value) -> Result<(), Error> {
     let page = one_page::<V>(body)?;
-    page.broken.first().map_or(Ok(()), |broken| Err(broken.as_error::<V::Viewed>()))
+    page.broken.first().map_or(Ok(()), |broken| Err(broken.as_error::<V::Resource>()))
 }
 
 fn reply(body: Value) -> Reply {

@@ -41,7 +41,7 @@ pub(crate) use words::words;
 use crate::{Call, Class, Cloud, Error, Method, Reply, Service};
 
 /// One kind of object of a service.
-pub trait Resource: View<Viewed = Self> {
+pub trait Resource: View<Resource = Self> {
     /// What it is found in: `()`, or the id of its parent.
     type Parent: ParentPath;
     const SERVICE: Service;
@@ -60,11 +60,11 @@ pub trait Resource: View<Viewed = Self> {
 
 /// What is read of a resource: all of it, or the few fields that are needed of many.
 pub trait View: Sized + Send + 'static {
-    type Viewed: Resource;
+    type Resource: Resource;
     /// Those asked for; none: all.
     const FIELDS: &'static [&'static str];
 
-    fn id(&self) -> &Id<Self::Viewed>;
+    fn id(&self) -> &Id<Self::Resource>;
     fn read(fields: Fields) -> Result<Self, FieldError>;
 }
 
@@ -73,7 +73,7 @@ pub trait View: Sized + Send + 'static {
 pub struct IdOnly<R>(pub Id<R>);
 
 impl<R: Resource> View for IdOnly<R> {
-    type Viewed = R;
+    type Resource = R;
     const FIELDS: &'static [&'static str] = &[R::ID];
 
     fn id(&self) -> &Id<R> {
@@ -193,16 +193,16 @@ impl Cloud {
 
 impl<R: Resource> Collection<R> {
     /// The list, a page at a time: it needs no more memory than the page that is looked at.
-    pub fn pages<V: View<Viewed = R>>(&self, query: Query) -> Pages<V> {
+    pub fn pages<V: View<Resource = R>>(&self, query: Query) -> Pages<V> {
         Pages::new(self.cloud.clone(), self.list.clone(), query)
     }
 
     /// The whole list. An object that cannot be understood is an error; who can go on without it looks at `pages`.
-    pub async fn list<V: View<Viewed = R>>(&self, query: Query) -> Result<Vec<V>, Error> {
+    pub async fn list<V: View<Resource = R>>(&self, query: Query) -> Result<Vec<V>, Error> {
         self.pages(query).all().await
     }
 
-    pub async fn read<V: View<Viewed = R>>(&self, id: &Id<R>) -> Result<V, Error> {
+    pub async fn read<V: View<Resource = R>>(&self, id: &Id<R>) -> Result<V, Error> {
         let mut call = self.call(Method::GET, R::NAMES.read, Some(id));
         for field in V::FIELDS {
             call = call.query("fields", *field);
@@ -211,7 +211,7 @@ impl<R: Resource> Collection<R> {
     }
 
     /// As `read`, with `None` for what is not there.
-    pub async fn find<V: View<Viewed = R>>(&self, id: &Id<R>) -> Result<Option<V>, Error> {
+    pub async fn find<V: View<Resource = R>>(&self, id: &Id<R>) -> Result<Option<V>, Error> {
         match self.read(id).await {
             Ok(it) => Ok(Some(it)),
             Err(error) if error.is_not_found() => Ok(None),
@@ -280,12 +280,12 @@ pub(crate) fn wrap_body<R: Resource>(content: &impl Serialize) -> Value {
 /// The one object of a reply.
 pub(crate) fn decode_object<V: View>(reply: Reply) -> Result<V, Error> {
     let Reply { mut body, request_id, .. } = reply;
-    let object = match V::Viewed::NAMES.key {
+    let object = match V::Resource::NAMES.key {
         Some(key) => body.get_mut(key).map(Value::take).unwrap_or_default(),
         None => body,
     };
     Fields::of(object).and_then(V::read).map_err(|wrong| {
-        unexpected_reply(V::Viewed::SERVICE, V::Viewed::NAMES.read, &wrong).with_request_id(request_id)
+        unexpected_reply(V::Resource::SERVICE, V::Resource::NAMES.read, &wrong).with_request_id(request_id)
     })
 }
 
@@ -295,5 +295,5 @@ pub(crate) fn unexpected_reply(service: Service, doing: &'static str, wrong: &Fi
         Class::Strange,
         format!("{} sent a response that Seaway cannot read: {wrong}", service.project()),
     )
-    .doing(doing)
+    .with_operation(doing)
 }

@@ -390,8 +390,7 @@ impl Certificates {
         let missing = |it: &&ObjectRef| !self.known.contains_key(*it) && !self.not_known_yet(it);
         for missing in named.iter().filter(missing) {
             let what = format!("there is no {missing} with a certificate");
-            let fix = "Write the Secret, of type kubernetes.io/tls, with tls.crt and tls.key. Until then clients that \
-                       ask for TLS are refused.";
+            let fix = "Write the Secret, of type kubernetes.io/tls, with tls.crt and tls.key. Until then TLS clients are refused.";
             let problem = Problem::new(object.clone(), Reason::NoSuchSecret, what).at(field.clone());
             problems.push(problem.about(ProblemDetail::Missing(missing.clone())).fix(fix));
         }

@@ -172,7 +172,7 @@ impl Demand {
                     Problem::new(
                         object.clone(),
                         Reason::BadAnnotation,
-                        format!("{} asks for another address; this field is ignored", wishes.requested_field),
+                        format!("{} requests another address; this field is ignored", wishes.requested_field),
                     )
                     .at("spec.loadBalancerIP")
                     .fix("Ask for the address in one place only."),

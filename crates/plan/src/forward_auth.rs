@@ -104,13 +104,13 @@ fn unprotected(demand: &Demand) -> Option<Problem> {
     let closed: Vec<String> = closed.map(|it| it.id().to_string()).collect();
     let (message, fix) = if demand.cloud.is_some() {
         (
-            "load balancers of a cloud cannot ask another Service: nothing is created or changed".to_owned(),
+            "load balancers of a cloud do not support forward-auth: nothing is created or changed".to_owned(),
             "Serve the Service with the native driver, or remove the annotation.",
         )
     } else if !closed.is_empty() {
         (
             format!(
-                "another Service can be asked only about requests of HTTP: no listener is opened at port {}",
+                "forward-auth applies only to HTTP requests: no listener is opened at port {}",
                 closed.join(", ")
             ),
             "Set seaway.dev/protocol: http, or a certificate in seaway.dev/tls; give other ports a Service of their own.",

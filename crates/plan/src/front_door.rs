@@ -47,7 +47,7 @@ use seaway_model::{
 
 pub(crate) use self::guest::pool_id;
 use self::{
-    claims::{Claim, Claims},
+    claims::{Claims, RouteClaim},
     guest::{AttachedRoute, RoutePrecedence},
     host_tls::RequestedTlsByHost,
     owners::HostOwnership,
@@ -455,12 +455,12 @@ impl FrontDoor {
     }
 
     /// Whether a guest may have what it claims.
-    fn may(&self, rank: &RoutePrecedence, claim: &Claim) -> bool {
+    fn may(&self, rank: &RoutePrecedence, claim: &RouteClaim) -> bool {
         self.host_names().may_ask(rank.namespace(), claim.host(), claim.asked())
     }
 
     /// The first who claims it and may have it.
-    fn holder(&self, claim: &Claim) -> Option<&RoutePrecedence> {
+    fn holder(&self, claim: &RouteClaim) -> Option<&RoutePrecedence> {
         self.claims.of(claim).find(|rank| self.may(rank, claim) && !self.shares.is_beyond(rank))
     }
 

@@ -61,7 +61,9 @@ pub fn host(text: &str) -> Result<HostPattern, String> {
             _ if text.contains(':') => ", without scheme and port",
             _ => "",
         };
-        return Err(format!("{text:?} is no host name; write one like shop.example or *.shop.example{hint}"));
+        return Err(format!(
+            "{text:?} is not a host name; write one like shop.example or *.shop.example{hint}"
+        ));
     }
     Ok(if below { HostPattern::Under(name.into()) } else { HostPattern::Exact(name.into()) })
 }
@@ -71,7 +73,7 @@ pub(crate) fn host_and_path(text: &str) -> Result<(HostPattern, Option<Name>), S
     if let Some(end) = text.find("://") {
         let (scheme, rest) = text.split_at(end);
         let rest = rest.trim_start_matches("://");
-        return Err(format!("{text:?} is no host name; write {rest:?}, without {scheme}://"));
+        return Err(format!("{text:?} is not a host name; write {rest:?}, without {scheme}://"));
     }
     let Some(slash) = text.find('/') else { return Ok((host(text)?, None)) };
     let (name, beginning) = text.split_at(slash);
@@ -85,7 +87,7 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
         || text.split('/').any(|segment| matches!(segment, "." | ".."))
         || !text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'"' | b'\\'));
     if wrong {
-        return Err(format!("{text:?} is no path; write one like /shop"));
+        return Err(format!("{text:?} is not a path; write one like /shop"));
     }
     // Other proxies read patterns here; such a path would match no request, in silence.
     if text.contains(['*', '|', '^', '[', '{']) || text.ends_with('$') {

@@ -72,7 +72,7 @@ pub fn range(text: &str) -> Result<IpRange, String> {
     };
     if let Some((first, last)) = text.split_once('-') {
         let parse = |part: &str| {
-            part.trim().parse::<IpAddr>().map_err(|_| wrong(&format!("{:?} is no address", part.trim())))
+            part.trim().parse::<IpAddr>().map_err(|_| wrong(&format!("{:?} is not an address", part.trim())))
         };
         let (first, last) = (parse(first)?, parse(last)?);
         return IpRange::new(first, last)
@@ -116,7 +116,7 @@ pub fn probe_kind(text: &str) -> Result<CloudHealthMonitorType, String> {
     let found = CloudHealthMonitorType::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text));
     found.ok_or_else(|| {
         let all = CloudHealthMonitorType::ALL.map(CloudHealthMonitorType::as_str);
-        format!("{text:?} is no type of health monitor; there are {}", all.join(", "))
+        format!("{text:?} is not a type of health monitor; there are {}", all.join(", "))
     })
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
     let mut problems = Vec::new();
     for (slice, text) in &found.bad_weights {
         let message =
-            format!("EndpointSlice {slice}: {WEIGHT} {text:?} is no whole number from 0 to 1000000");
+            format!("EndpointSlice {slice}: {WEIGHT} {text:?} is not a whole number from 0 to 1000000");
         let problem = problem(Reason::BadAnnotation, message).about(about(slice, annotation(WEIGHT)));
         problems.push(problem.fix(
             "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \

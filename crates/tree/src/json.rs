@@ -142,7 +142,7 @@ impl Reader<'_> {
         for _ in 0..4 {
             let digit = self.bump().and_then(|c| c.to_digit(16));
             code =
-                code << 4 | digit.ok_or_else(|| at.error("an escape that is no four hexadecimal digits"))?;
+                code << 4 | digit.ok_or_else(|| at.error("an escape that is not four hexadecimal digits"))?;
         }
         Ok(code)
     }
@@ -161,7 +161,7 @@ impl Reader<'_> {
         } else {
             digits.parse().map(Value::Int).or_else(|_| digits.parse().map(Value::Float)).ok()
         };
-        let value = value.ok_or_else(|| at.error(format!("{digits:?} is no number")))?;
+        let value = value.ok_or_else(|| at.error(format!("{digits:?} is not a number")))?;
         self.skip(end);
         Ok(value)
     }

@@ -166,7 +166,7 @@ impl Request {
 
 pub(super) fn head(flags: u16, counts: [u16; 3]) -> Result<Vec<u8>, DnsError> {
     let mut id = [0; 2];
-    rand::fill(&mut id).map_err(|_| DnsError::Key("this machine has no random numbers".into()))?;
+    rand::fill(&mut id).map_err(|_| DnsError::Key("the kernel's random number generator failed".into()))?;
     let mut out = id.to_vec();
     for it in [flags].into_iter().chain(counts).chain([0]) {
         out.extend(it.to_be_bytes());

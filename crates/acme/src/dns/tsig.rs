@@ -46,7 +46,7 @@ impl TsigKey {
         let wire = |name: &str| WireName::parse(name).ok_or_else(|| DnsError::Name(name.into()));
         let clause = secret.rsplit_once("secret").filter(|_| secret.contains('"'));
         let base64 = clause.map_or(secret, |(_, rest)| rest.split('"').nth(1).unwrap_or_default());
-        let wrong = || DnsError::Key(format!("the secret of the key {name} is no base64"));
+        let wrong = || DnsError::Key(format!("the secret of the key {name} is not valid base64"));
         let bytes =
             BASE64_STANDARD.decode(base64.trim()).ok().filter(|it| !it.is_empty()).ok_or_else(wrong)?;
         let kind = match algorithm {
@@ -315,7 +315,7 @@ pub(super) mod tests {
         assert_eq!(of(&written.replace("key \"seaway", "key \"secret")), of("c2VjcmV0"));
         for wrong in ["", "!", "secret c2VjcmV0;", "secret \"\""] {
             let error = TsigKey::new("seaway", TsigAlgorithm::Sha512, wrong).expect_err(wrong);
-            assert_eq!(error.to_string(), "the secret of the key seaway is no base64");
+            assert_eq!(error.to_string(), "the secret of the key seaway is not valid base64");
         }
         assert_eq!(format!("{:?}", key("seaway", "c2VjcmV0")), "TsigKey seaway (hmac-sha256)");
     }

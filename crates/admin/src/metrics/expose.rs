@@ -12,7 +12,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use seaway_model::{L4, bgp::PeerProgress, layer2::Layer2Progress};
+use seaway_model::{L4, bgp::BgpSessionState, layer2::Layer2Progress};
 
 use super::{Counts, MetricsSource, allocation, drivers, objects};
 use crate::{
@@ -235,7 +235,7 @@ fn state(registry: &mut Registry, view: &View) {
         );
         registry.register(
             "seaway_layer2_overlaps",
-            "Times that two hosts announced one address, as after a network was split",
+            "Times that two hosts announced one address, as after a network partition",
             ConstCounter::new(layer2.overlaps),
         );
     }
@@ -247,7 +247,7 @@ fn state(registry: &mut Registry, view: &View) {
         registry.register(
             "seaway_bgp_session_up",
             "Whether the BGP session of this host with a BGPPeer is established",
-            gauges(by_peer(&|it| Some((it.state == PeerProgress::Established.as_str()).into()))),
+            gauges(by_peer(&|it| Some((it.state == BgpSessionState::Established.as_str()).into()))),
         );
         registry.register(
             "seaway_bgp_prefixes",

@@ -148,7 +148,7 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
         plural(all, "member", "members")
     )?;
     if pool.panic {
-        page.write_str(" · <b class=\"bad\">too few members are healthy: all are used</b>")?;
+        page.write_str(" · <b class=\"bad\">too few healthy members: traffic is sent to unhealthy ones as well (panic mode)</b>")?;
     }
     if let Some(latency) = pool.latency {
         let (p50, p99) = (millis(latency.p50), millis(latency.p99));

@@ -44,7 +44,7 @@ pub(super) async fn accept(listener: UnixListener, routes: Arc<Routes>) {
                 ));
             }
             Err(error) => {
-                tracing::warn!(%error, "a probe cannot be answered for now");
+                tracing::warn!(%error, "cannot accept connections at the probe socket; trying again every second");
                 time::sleep(Duration::from_secs(1)).await;
             }
         }

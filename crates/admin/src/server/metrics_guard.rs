@@ -206,12 +206,12 @@ impl CertificateFiles {
             self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.looked.elapsed() >= LOOK_AGAIN {
             held.looked = Instant::now();
-            self.look(&mut held);
+            self.reload_if_changed(&mut held);
         }
         held.certified.clone()
     }
 
-    fn look(&self, held: &mut LoadedCertificate) {
+    fn reload_if_changed(&self, held: &mut LoadedCertificate) {
         if written(&self.certificate, &self.key) == held.written {
             return;
         }
@@ -291,7 +291,7 @@ mod tests {
         let files = CertificateFiles { certificate: certificate.clone(), key: key.clone(), held };
         let look = || {
             let mut held = files.held.lock().unwrap();
-            files.look(&mut held);
+            files.reload_if_changed(&mut held);
             held.certified.cert[0].clone()
         };
         assert_eq!(look(), first);

@@ -207,7 +207,7 @@ fn the_log_level_is_shown_and_set_but_not_for_a_web_page() {
         assert_eq!(ask(at, "/log").body, "warn,seaway_proxy=debug\n");
         let misspelt = send(at, "PUT", "/log", "", "debgu");
         assert_eq!(misspelt.status, 400);
-        assert!(misspelt.body.contains("'debgu' is no log level"), "{}", misspelt.body);
+        assert!(misspelt.body.contains("'debgu' is not a log level"), "{}", misspelt.body);
         let foreign = send(at, "PUT", "/log", "Origin: http://evil.example\r\n", "trace");
         assert_eq!(foreign.status, 403);
         let long = send(at, "PUT", "/log", "", &"x".repeat(5000));

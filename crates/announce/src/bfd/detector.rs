@@ -63,7 +63,7 @@ impl Bfd {
     /// thread, after states changed; it must not take long, for no packet is sent meanwhile.
     pub fn start(changed: impl FnMut(&BTreeMap<Key, BfdStatus>) + Send + 'static) -> Result<Bfd, Error> {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
-            .map_err(|error| Error::refused("making the event of BFD", error))?;
+            .map_err(|error| Error::failed("making the event of BFD", error))?;
         let shared = Arc::new(DetectorShared {
             wanted: Mutex::default(),
             ended: AtomicU8::new(ShutdownMode::No as u8),
@@ -75,7 +75,7 @@ impl Bfd {
         let thread = thread::Builder::new()
             .name("bfd".into())
             .spawn(move || worker.run())
-            .map_err(|error| Error::refused("starting the thread of BFD", error))?;
+            .map_err(|error| Error::failed("starting the thread of BFD", error))?;
         Ok(Bfd { shared, part, thread: Some(thread) })
     }
 

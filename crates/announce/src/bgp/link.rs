@@ -438,9 +438,9 @@ impl PeerLink {
         let complaint = self.session.complaint().or_else(|| self.lacks_bfd());
         let last_error = complaint.or_else(|| machine.last_error.clone());
         let session = match machine.state() {
-            State::Idle { .. } => SessionState::Idle {
-                why: machine.last_error.clone().unwrap_or_else(|| "the session begins".into()),
-            },
+            State::Idle { .. } => {
+                SessionState::Idle { why: machine.last_error.clone().unwrap_or_else(|| "starting".into()) }
+            }
             State::Connect { .. } => SessionState::Connect,
             State::OpenSent => SessionState::OpenSent,
             State::OpenConfirm => SessionState::OpenConfirm,

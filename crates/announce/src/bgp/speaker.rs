@@ -58,7 +58,7 @@ impl Speaker {
     /// take long.
     pub fn start(settings: Settings, changed: impl Fn() + Send + 'static) -> Result<Speaker, Error> {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
-            .map_err(|error| Error::refused("making the event of the BGP speaker", error))?;
+            .map_err(|error| Error::failed("making the event of the BGP speaker", error))?;
         let shared = Arc::new(SpeakerShared {
             wanted: Mutex::default(),
             told: Mutex::default(),
@@ -73,7 +73,7 @@ impl Speaker {
         let thread = thread::Builder::new()
             .name("bgp".into())
             .spawn(move || worker.run())
-            .map_err(|error| Error::refused("starting the thread of the BGP speaker", error))?;
+            .map_err(|error| Error::failed("starting the thread of the BGP speaker", error))?;
         Ok(Speaker { shared, part, last: Mutex::default(), thread: Some(thread) })
     }
 

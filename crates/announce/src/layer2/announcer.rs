@@ -42,7 +42,7 @@ impl Announcer {
         changed: impl FnMut(&BTreeMap<IpAddr, AddressStatus>) + Send + 'static,
     ) -> Result<Announcer, Error> {
         let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
-            .map_err(|error| Error::refused("making the announcer's event", error))?;
+            .map_err(|error| Error::failed("making the announcer's event", error))?;
         let shared = Arc::new(AnnouncerShared {
             wanted: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -54,7 +54,7 @@ impl Announcer {
         let thread = thread::Builder::new()
             .name("announcer".into())
             .spawn(move || worker.run())
-            .map_err(|error| Error::refused("starting the announcer's thread", error))?;
+            .map_err(|error| Error::failed("starting the announcer's thread", error))?;
         Ok(Announcer { shared, part, thread: Some(thread) })
     }
 

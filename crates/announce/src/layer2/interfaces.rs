@@ -37,7 +37,7 @@ pub(crate) struct Interface {
     /// As sockets are bound to it.
     pub(crate) link: LinkAddr,
     /// Its addresses, with the lengths of their prefixes.
-    subnets: Vec<(IpAddr, u8)>,
+    addresses: Vec<(IpAddr, u8)>,
 }
 
 impl Interfaces {
@@ -47,10 +47,14 @@ impl Interfaces {
         let unusable = InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_POINTOPOINT;
         let is_usable = |flags: InterfaceFlags| flags.contains(usable) && !flags.intersects(unusable);
         let all: Vec<_> = getifaddrs()?.filter(|it| is_usable(it.flags)).collect();
-        let mut subnets: BTreeMap<&str, Vec<(IpAddr, u8)>> = BTreeMap::new();
+        let mut addresses: BTreeMap<&str, Vec<(IpAddr, u8)>> = BTreeMap::new();
         for it in &all {
-            let subnet = it.address.as_ref().zip(it.netmask.as_ref()).and_then(|(at, mask)| subnet(at, mask));
-            subnets.entry(&it.interface_name).or_default().extend(subnet);
+            let address = it
+                .address
+                .as_ref()
+                .zip(it.netmask.as_ref())
+                .and_then(|(at, mask)| address_and_prefix(at, mask));
+            addresses.entry(&it.interface_name).or_default().extend(address);
         }
         let mut found = BTreeMap::new();
         for it in &all {
@@ -59,8 +63,8 @@ impl Interfaces {
             let (Some(mac), Ok(index)) = (mac, u32::try_from(link.ifindex())) else { continue };
             if link.hatype() == ETHERNET && link.halen() == mac.0.len() {
                 let name = it.interface_name.clone();
-                let subnets = subnets.get(&*name).cloned().unwrap_or_default();
-                found.insert(index, Interface { name, mac, link: *link, subnets });
+                let addresses = addresses.get(&*name).cloned().unwrap_or_default();
+                found.insert(index, Interface { name, mac, link: *link, addresses });
             }
         }
         Ok(Interfaces(found))
@@ -72,11 +76,11 @@ impl Interfaces {
 
     /// Where it would be announced, on one of these interfaces `only`. Not where an interface has it itself: then the kernel answers.
     pub(crate) fn place(&self, address: IpAddr, only: Option<&BTreeSet<Name>>) -> Option<SubnetInterface> {
-        if self.0.values().any(|it| it.subnets.iter().any(|(own, _)| *own == address)) {
+        if self.0.values().any(|it| it.addresses.iter().any(|(own, _)| *own == address)) {
             return None;
         }
         let fits = |(own, prefix): &(IpAddr, u8)| contains(*own, *prefix, address).then_some(*prefix);
-        let longest = |it: &Interface| it.subnets.iter().filter_map(fits).max();
+        let longest = |it: &Interface| it.addresses.iter().filter_map(fits).max();
         let may = |it: &Interface| only.is_none_or(|only| only.contains(it.name.as_str()));
         let found = self.0.iter().filter(|(_, it)| may(it));
         let all = found.filter_map(|(index, it)| Some((longest(it)?, *index, it.mac)));
@@ -86,12 +90,12 @@ impl Interfaces {
 
     /// An address of ours in the subnet of another.
     pub(crate) fn beside(&self, index: u32, other: IpAddr) -> Option<IpAddr> {
-        let subnets = &self.get(index)?.subnets;
-        subnets.iter().find(|(own, prefix)| contains(*own, *prefix, other)).map(|(own, _)| *own)
+        let addresses = &self.get(index)?.addresses;
+        addresses.iter().find(|(own, prefix)| contains(*own, *prefix, other)).map(|(own, _)| *own)
     }
 }
 
-fn subnet(address: &SockaddrStorage, mask: &SockaddrStorage) -> Option<(IpAddr, u8)> {
+fn address_and_prefix(address: &SockaddrStorage, mask: &SockaddrStorage) -> Option<(IpAddr, u8)> {
     let (address, ones): (IpAddr, u32) =
         if let (Some(address), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
             (address.ip().into(), mask.ip().to_bits().count_ones())
@@ -193,8 +197,8 @@ mod tests {
         let mut all = getifaddrs().expect("interfaces").filter_map(|it| it.address?.as_link_addr().copied());
         let link = all.next().expect("there is lo");
         let interface = |name: &str, index: u8, prefix| {
-            let subnets = vec![(IpAddr::from([192, 0, 2, index]), prefix)];
-            (index.into(), Interface { name: name.into(), mac: Mac([2, 0, 0, 0, 0, index]), link, subnets })
+            let addresses = vec![(IpAddr::from([192, 0, 2, index]), prefix)];
+            (index.into(), Interface { name: name.into(), mac: Mac([2, 0, 0, 0, 0, index]), link, addresses })
         };
         let all = Interfaces([interface("eth0", 1, 24), interface("eth1", 2, 16)].into());
         let address = IpAddr::from([192, 0, 2, 9]);

@@ -102,7 +102,8 @@ fn settings(object: &Object<'_>, context: &mut Context<'_>) {
     let Some(entry) = data.iter().find(|it| says(&it.key)) else {
         return context.report.no_effect(&object.place, "Seaway does not read objects of this kind");
     };
-    let why = format!("{}: it may protect all Ingresses, which are closed", entry.key);
+    let why =
+        format!("{}: this setting may restrict access to all Ingresses, so all of them get 403", entry.key);
     context.report.closed(&object.place, &why);
     context.closes_all.get_or_insert(why);
 }
@@ -130,7 +131,9 @@ fn close_hosts(context: &mut Context<'_>) {
         let gets = |name: &str| ours.is_empty() || ours.iter().any(|it| it.covers(name));
         let of_host = whole_hosts.iter().find(|it| is_of(&it.0)).map(|(_, at, why)| format!("{at} {why}"));
         let of_lost = lost.iter().find(|it| gets(&it.0)).map(|(name, at)| {
-            format!("requests for {name:?} come here, which {at} protects, and which cannot be written")
+            format!(
+                "requests for {name:?} come here; {at} restricts access to this name, which cannot be written"
+            )
         });
         if let Some(why) = closes_all.clone().or(of_host).or(of_lost) {
             report.closed(&route.place, &why);

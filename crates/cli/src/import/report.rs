@@ -113,14 +113,14 @@ impl Report {
         let mut lines = Vec::new();
         let mut sections = vec![
             (
-                "These lines protect something and are not translated; what they protect is closed:",
+                "Access restrictions that are not translated (the routes answer 403; to open one, remove its annotation seaway.dev/source-ranges: 255.255.255.255/32):",
                 Verdict::Closed,
             ),
             ("Not translated:", Verdict::LeftOut),
         ];
         if !quiet {
             sections.push(("Translated, but works differently:", Verdict::Differs));
-            sections.push(("No effect needed:", Verdict::NoEffect));
+            sections.push(("Not needed:", Verdict::NoEffect));
         }
         for (title, verdict) in sections {
             let mut of = self.all().filter(|(_, it)| it.verdict == verdict).peekable();
@@ -133,7 +133,7 @@ impl Report {
         }
         let count = |verdict| self.all().filter(|(_, it)| it.verdict == verdict).count();
         lines.push(format!(
-            "{} translated, {} of them with a difference; {} without need; {} not translated, {} of them closed",
+            "{} translated ({} behave differently); {} not needed; {} not translated ({} of these answer 403)",
             count(Verdict::Translated) + count(Verdict::Differs),
             count(Verdict::Differs),
             count(Verdict::NoEffect),

@@ -37,7 +37,7 @@ struct ServiceLoadbalancerFlags {
     notes: Vec<(String, &'static str)>,
 }
 
-const CLUSTER: &str = "Seaway asks no cluster here: it reads Services from a folder, seaway run DIR";
+const CLUSTER: &str = "Seaway connects to no cluster here: it reads Services from a folder, seaway run DIR";
 const LOGGING: &str = "logs go to standard error; see `log` for their level and format";
 
 /// Flags that take no value of their own unless it is joined by `=`.
@@ -56,7 +56,7 @@ const SWITCHES: &[(&str, &str)] = &[
 const VALUES: &[(&str, &str)] = &[
     (
         "ssl-ca-cert",
-        "service-loadbalancer did not ask clients for a certificate; to ask for one, set \
+        "service-loadbalancer did not require client certificates; to require them, set \
                      frontDoor: {tls: {clients: …}}",
     ),
     ("v", LOGGING),
@@ -207,7 +207,7 @@ impl ServiceLoadbalancerFlags {
         if let Some(namespace) = &self.namespace {
             let _ = writeln!(
                 text,
-                "\n# --namespace={namespace}: all namespaces in the folder are served; leave others out of the folder."
+                "\n# --namespace={namespace}: Seaway serves every namespace in the folder: keep manifests of other namespaces out of it."
             );
         }
         if !self.notes.is_empty() {
@@ -268,7 +268,7 @@ fn page(url: &str) -> (String, Option<String>) {
 fn number(flag: &str, text: &str) -> Result<u16> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
-        _ => bail!("{flag}: {text:?} is no number from 1 to 65535"),
+        _ => bail!("{flag}: {text:?} is not a number from 1 to 65535"),
     }
 }
 

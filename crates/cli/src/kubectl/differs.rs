@@ -71,7 +71,7 @@ fn of_tls(service: &Service, there: &[Belonging]) -> Option<String> {
         _ => None,
     });
     let reference =
-        kept.map_or("a container of Barbican".to_owned(), |id| format!("Barbican's container {id}"));
+        kept.map_or("a Barbican container".to_owned(), |id| format!("the Barbican container {id}"));
     is_from_secret.then(|| {
         format!(
             "the certificate of the Service is in a Secret ({TLS}), which the other controller does not \
@@ -142,11 +142,11 @@ mod tests {
     fn what_the_other_controller_would_do_otherwise_is_said() {
         assert_eq!(differences(&with(&[]), None), [""; 0]);
         let told = differences(&with(&[(TLS, "shop-tls"), ("seaway.dev/pause", "true")]), None);
-        assert!(told[0].contains("answers 409") && told[0].contains("a container of Barbican"), "{told:?}");
+        assert!(told[0].contains("answers 409") && told[0].contains("a Barbican container"), "{told:?}");
         assert_eq!(told[1], "the other controller ignores seaway.dev/pause");
         let there = [has(Thing::Container(named("c0")), "8c1f", &[])];
         assert!(
-            differences(&with(&[(TLS, "shop-tls")]), Some(&there))[0].contains("Barbican's container c0")
+            differences(&with(&[(TLS, "shop-tls")]), Some(&there))[0].contains("the Barbican container c0")
         );
         assert_eq!(differences(&with(&[(TLS, "shop-tls"), (REFERENCE, "https://x")]), None), [""; 0]);
         let local = |monitor: &[_]| differences(&Service { local_only: true, ..with(monitor) }, None);

@@ -181,7 +181,7 @@ fn announcers(hosts: &[&HostReport]) -> String {
     let told = |host: &&HostReport| {
         let announces = host.layer2.values().filter(|it| it.what.is_announcing()).count();
         let others = host.layer2.len().saturating_sub(announces);
-        let not = if others > 0 { format!(", not {others} others") } else { String::new() };
+        let not = if others > 0 { format!(" ({others} more not announced)") } else { String::new() };
         (!host.layer2.is_empty()).then(|| format!("{} {announces}{not}", host.host))
     };
     let told: Vec<String> = hosts.iter().filter_map(told).collect();
@@ -395,7 +395,7 @@ fn as_json(glance: &ClusterView, services: &[Row]) -> Value {
 mod tests {
     use seaway_model::{
         Time,
-        bgp::PeerProgress,
+        bgp::BgpSessionState,
         layer2::{Layer2Progress, Layer2State},
     };
 
@@ -413,7 +413,7 @@ mod tests {
         let (a, b, c) =
             (host("a", &[announcing, conflict]), host("b", &[]), host("c", &[announcing, announcing]));
         let text = announcers(&[&a, &b, &c]);
-        assert!(text.ends_with(": a 1, not 1 others; c 2\n"), "{text}");
+        assert!(text.ends_with(": a 1 (1 more not announced); c 2\n"), "{text}");
         assert_eq!(announcers(&[&b]), "");
     }
 
@@ -430,8 +430,8 @@ mod tests {
         };
         let mut host = HostReport { host: "a".into(), ..HostReport::default() };
         host.bgp.peers = [
-            ("tor-a".into(), peer(PeerProgress::Established, Some(true), "")),
-            ("tor-b".into(), peer(PeerProgress::Failed, None, "no route to host")),
+            ("tor-a".into(), peer(BgpSessionState::Established, Some(true), "")),
+            ("tor-b".into(), peer(BgpSessionState::Failed, None, "no route to host")),
         ]
         .into();
         let text = sessions(&[&host]);

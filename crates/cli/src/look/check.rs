@@ -23,7 +23,7 @@ const WHILE_SERVING: [&str; 4] = [
     "The previous certificate stays in use.",
     "What was read from it before stays in use.",
     "The last good state of the file is still served.",
-    "Until then clients that ask for TLS are refused.",
+    "Until then TLS clients are refused.",
 ];
 
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {

@@ -278,7 +278,9 @@ impl Member {
         if let Some(reports) = self.reports.as_ref().filter(|_| self.folder.is_some())
             && timeout(LAST_WRITES, reports.pause()).await.is_err()
         {
-            warn!("the report of this host is still being written");
+            warn!(
+                "timed out waiting for the report of this host to be written; the next process of this host may report later"
+            );
         }
         if self.folder.is_some() {
             self.campaign.yield_to_next();

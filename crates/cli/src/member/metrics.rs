@@ -7,7 +7,7 @@ use seaway_admin::{
     Authorization, Authorizer, BoundSockets, CertificateError, MetricsGuard, api_server_metrics,
     view::{ApiCallsView, ApiServerView, WatchView},
 };
-use seaway_cluster::{Cluster, ClusterCounts, ReviewOutcome, TokenReviewer};
+use seaway_cluster::{ApiServerMetrics, Cluster, ReviewOutcome, TokenReviewer};
 use tracing::{error, info};
 
 use crate::settings::{Metrics, Settings};
@@ -18,7 +18,7 @@ pub(super) fn shown(bound: BoundSockets, settings: &Settings, cluster: &Cluster)
     guarded(bound.with_metrics_source(api_server_metrics(move || api_server(&counts))), settings, cluster)
 }
 
-fn api_server(counts: &ClusterCounts) -> ApiServerView {
+fn api_server(counts: &ApiServerMetrics) -> ApiServerView {
     let calls = counts.calls().into_iter();
     let watches = counts.watches().into_iter();
     ApiServerView {

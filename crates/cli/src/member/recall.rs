@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Cluster, ClusterCounts};
+use seaway_cluster::{ApiServerMetrics, Cluster};
 use seaway_files::state_cache::{CachedState, Origin, StateCache, StateCacheWriter};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
 use seaway_watchdog::WatchedPart;
@@ -33,7 +33,7 @@ pub(super) struct Recall {
     recalled: Option<CachedState>,
     /// If it was to drain when it was last told: its own object, which said so.
     own: Option<Fact>,
-    counts: Arc<ClusterCounts>,
+    counts: Arc<ApiServerMetrics>,
 }
 
 /// What a host hears, before it is told on.
@@ -46,7 +46,7 @@ pub(super) struct Memory {
     /// While it serves what it knew last.
     stale: Option<Stale>,
     /// Where metrics see that.
-    counts: Arc<ClusterCounts>,
+    counts: Arc<ApiServerMetrics>,
 }
 
 struct Waiting {

@@ -32,7 +32,7 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
         group.needed.iter().take(NAMED).for_each(|it| output::error(&format!("{}: {it}", group.name)));
         let more = group.needed.len().saturating_sub(NAMED);
         if more > 0 {
-            output::error(&format!("{}: and {more} more", group.name));
+            output::error(&format!("{}: {more} more ports or rules still need this group", group.name));
         }
     }
     if !stays.is_empty() {

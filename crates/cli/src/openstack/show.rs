@@ -30,7 +30,7 @@ pub(super) async fn show(arguments: &OpenStackShow) -> Result<ExitCode> {
         Output::Table => draw(&forest),
     }
     for error in &forest.failed {
-        output::error(&format!("not shown: {error}"));
+        output::error(&format!("cannot be read: {error}"));
     }
     if forest.load_balancers.is_empty() {
         output::error("this load balancer does not exist");

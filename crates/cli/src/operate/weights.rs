@@ -130,8 +130,11 @@ impl Weights {
                     let set: BTreeSet<String> = before.0.iter().map(|it| it.of.to_string()).collect();
                     let set: Vec<String> = set.into_iter().collect();
                     return Err(match set.as_slice() {
-                        [] => format!("nothing was set for {of}, nor for anything else"),
-                        all => format!("nothing was set for {of}; something was for {}", all.join(", ")),
+                        [] => "nothing is set at run time: there is nothing to reset".to_owned(),
+                        all => format!(
+                            "{of} has no weight or drain set at run time; these have: {}",
+                            all.join(", ")
+                        ),
                     });
                 }
                 self.change(|all| all.clear(&of))?

@@ -370,7 +370,7 @@ pub(crate) async fn exit_at_once(host: Option<&Arc<Host>>) -> ! {
 /// An HAProxy that cannot be ended keeps nobody from ending.
 async fn kill_haproxy(host: &Arc<Host>) {
     if tokio::time::timeout(LAST_MESSAGE, host.kill_haproxy()).await.is_err() {
-        warn!("HAProxy is not known to have ended");
+        warn!("HAProxy may still be running: it did not exit in time; look for its process and stop it");
     }
 }
 

@@ -215,7 +215,7 @@ fn changed(scene: &Scene) {
     let ip = given(scene, "by-field").remove(0);
     let object = format!("address/{}", ip.replace('.', "-"));
     patch(scene, "by-field", r#""type":"ClusterIP","loadBalancerIP":null"#);
-    until("who is no load balancer gives back", || scene.is_gone(&object));
+    until("who is not a load balancer gives back", || scene.is_gone(&object));
     until("and says nothing", || scene.field("service/by-field", "{.status}") == r#"{"loadBalancer":{}}"#);
     patch(scene, "by-field", r#""type":"LoadBalancer","loadBalancerIP":"203.0.113.13""#);
     until_given(scene, "by-field", &["203.0.113.13"]);

@@ -242,7 +242,7 @@ fn what_a_host_announces_stays_at_the_host_when_its_next_process_takes_over() {
     scene.serve_too(at, &next);
     until("the next one serves", || scene.log(&next).contains("ready after="));
     until("the first one is through", || scene.log(&owner).contains("retired"));
-    until("the next one announces it", || scene.log(&next).contains("address announced by this host"));
+    until("the next one announces it", || scene.log(&next).contains("this host now announces the address"));
     until("a client is served", || layer2::connect(&scene).is_ok());
     assert_eq!(moves(&scene), before, "no other host has announced it meanwhile");
     open.set_read_timeout(Some(PATIENCE)).expect("it is open");

@@ -310,7 +310,8 @@ fn flags_of_the_old_bank_become_a_configuration_that_is_accepted() {
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in ["port: 8080", "- mysql:3306", "balance: source-hash", "code: 410", "Seaway asks no cluster"]
+    for part in
+        ["port: 8080", "- mysql:3306", "balance: source-hash", "code: 410", "Seaway connects to no cluster"]
     {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }

@@ -279,7 +279,7 @@ fn a_chart_without_its_links_is_refused_instead_of_installed_without_definitions
                 None => fs::remove_file(&file).expect("was there"),
             }
             let said = helm(&template).expect("Helm is here").expect_err("without a link");
-            assert!(said.contains("is no manifest"), "{said}");
+            assert!(said.contains("is not a manifest"), "{said}");
         }
         fs::write(&file, text).expect("is written");
     }
@@ -288,7 +288,7 @@ fn a_chart_without_its_links_is_refused_instead_of_installed_without_definitions
         .expect("is written");
     let said = helm(&[&template[..], &["--set", "monitoring.dashboards=true"]].concat());
     let said = said.expect("Helm is here").expect_err("without a link");
-    assert!(said.contains("is no dashboard"), "{said}");
+    assert!(said.contains("is not a dashboard"), "{said}");
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn what_cannot_be_shown_is_told_and_the_rest_is_shown() {
     let output = scene.seaway(&["show", "--cloud", "shop"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("node-12"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("not shown: list floating IPs"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot be read: list floating IPs"), "{}", stderr(&output));
 }
 
 #[test]

@@ -9,17 +9,17 @@ use std::{
 use http::{Method, Request, Response};
 use tower::{Layer, Service};
 
-use crate::counts::ClusterCounts;
+use crate::counts::ApiServerMetrics;
 
 /// Around the service that sends.
 #[derive(Clone)]
 pub(super) struct CountCalls<S> {
     inner: S,
-    counts: Arc<ClusterCounts>,
+    counts: Arc<ApiServerMetrics>,
 }
 
 #[derive(Clone)]
-pub(super) struct CountCallsLayer(pub(super) Arc<ClusterCounts>);
+pub(super) struct CountCallsLayer(pub(super) Arc<ApiServerMetrics>);
 
 impl<S> Layer<S> for CountCallsLayer {
     type Service = CountCalls<S>;

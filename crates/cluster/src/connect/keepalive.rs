@@ -19,7 +19,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tower::ServiceBuilder;
 
 use super::counted::CountCallsLayer;
-use crate::counts::ClusterCounts;
+use crate::counts::ApiServerMetrics;
 
 /// After so long without a packet the kernel asks, …
 const IDLE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// What was sent and is not acknowledged ends it as well.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(9);
 
-pub(super) fn client(config: Config, counts: Arc<ClusterCounts>) -> kube::Result<Client> {
+pub(super) fn client(config: Config, counts: Arc<ApiServerMetrics>) -> kube::Result<Client> {
     let counted = CountCallsLayer(counts);
     if config.proxy_url.is_some() {
         // Its own client knows which proxies this program was built for.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use seaway_manifests::decode::Field;
 use seaway_model::{
     Name, Time,
-    bgp::{BgpReport, PeerProgress, PeerReport},
+    bgp::{BgpReport, BgpSessionState, PeerReport},
 };
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ pub(super) fn read(bgp: &Field<'_>) -> BgpReport {
         let count = |key| it.child(key).integer_within(0, i64::MAX).unwrap_or_default();
         let number = |key| it.child(key).integer_within::<u32>(0, u32::MAX.into());
         let read = PeerReport {
-            what: PeerProgress::of(state),
+            what: BgpSessionState::of(state),
             since: it.child("since").name().and_then(read_time).unwrap_or(Time(0)),
             sent: number("prefixes").unwrap_or_default(),
             resets: count("resets"),

@@ -1,6 +1,6 @@
 use seaway_model::{
     Name, Time,
-    bgp::{BgpReport, PeerProgress, PeerReport},
+    bgp::{BgpReport, BgpSessionState, PeerReport},
     fact::UnservedAddress,
     layer2::{Layer2Progress, Layer2State},
     reason::{ALL, Reason},
@@ -41,7 +41,7 @@ fn says() -> HostStatus {
 fn bgp_report(peers: usize, routes: usize, detail: &str) -> BgpReport {
     let names: Vec<Name> = (0..peers).map(|at| format!("top-of-rack-switch-{at}").into()).collect();
     let peer = PeerReport {
-        what: PeerProgress::Failed,
+        what: BgpSessionState::Failed,
         since: Time(1_795_219_200_123),
         sent: 1,
         resets: 2,

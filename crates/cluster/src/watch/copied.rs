@@ -7,7 +7,7 @@ use seaway_model::{Kind, ObjectRef};
 use tracing::warn;
 
 use super::{
-    known_objects::Key,
+    known_objects::ObjectKey,
     reflector::{ReceiverDropped, Reflector, key},
 };
 use crate::{api_error::ApiError, copies, raw_object::RawObject};
@@ -23,7 +23,7 @@ impl Reflector {
     }
 
     /// The watch delivers it from now on, even if it was fetched before.
-    pub(super) fn forget_fetched(&mut self, key: &Key) {
+    pub(super) fn forget_fetched(&mut self, key: &ObjectKey) {
         if self.reads_copies()
             && let Some(secrets) = &mut self.secrets
         {
@@ -32,7 +32,7 @@ impl Reflector {
     }
 
     /// What the API server calls it.
-    pub(super) fn name_of(&self, key: &Key) -> String {
+    pub(super) fn name_of(&self, key: &ObjectKey) -> String {
         let object = || ObjectRef::new(Kind::Secret, key.namespace.clone(), key.name.clone());
         let copy = self.reads_copies().then(|| copies::name_of_copy(&object())).flatten();
         copy.unwrap_or_else(|| key.name.to_string())

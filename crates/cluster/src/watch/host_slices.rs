@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
 use super::{
-    known_objects::Key,
+    known_objects::ObjectKey,
     reflector::{ReceiverDropped, Reflector},
     scope::WatchScope,
 };
@@ -152,7 +152,7 @@ impl Reflector {
         let hosts = slice.hosts.clone();
         let (changed, gone) = slices.put(&told.name().into(), slice);
         self.known.note_version(&super::reflector::key(told), told.version());
-        let key = |host: &Name| Key { namespace: Name::default(), name: host.clone() };
+        let key = |host: &Name| ObjectKey { namespace: Name::default(), name: host.clone() };
         for host in hosts.keys() {
             self.known.note_listed(key(host));
         }

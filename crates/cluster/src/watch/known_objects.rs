@@ -6,7 +6,7 @@ use seaway_model::{Name, ObjectRef, fact::FactRef};
 
 /// An object's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct ObjectKey {
     pub(crate) namespace: Name,
     pub(crate) name: Name,
 }
@@ -14,13 +14,13 @@ pub(crate) struct Key {
 #[derive(Default)]
 pub(crate) struct KnownObjects {
     /// What the World was told of each; nothing of those that were only complained of.
-    told: HashMap<Key, FactRef>,
+    told: HashMap<ObjectKey, FactRef>,
     /// What was complained of.
-    broken: HashMap<Key, ObjectRef>,
+    broken: HashMap<ObjectKey, ObjectRef>,
     /// While a list is being read: what it has.
-    listed: HashSet<Key>,
+    listed: HashSet<ObjectKey>,
     /// As they were heard last.
-    versions: HashMap<Key, u64>,
+    versions: HashMap<ObjectKey, u64>,
 }
 
 /// What is to be told of an object that is no more.
@@ -36,61 +36,61 @@ impl KnownObjects {
         self.listed.clear();
     }
 
-    pub(crate) fn note_listed(&mut self, key: Key) {
+    pub(crate) fn note_listed(&mut self, key: ObjectKey) {
         self.listed.insert(key);
     }
 
     /// The list is complete: returns the known objects that are not on it.
-    pub(crate) fn finish_list(&mut self) -> Vec<Key> {
+    pub(crate) fn finish_list(&mut self) -> Vec<ObjectKey> {
         let listed = std::mem::take(&mut self.listed);
-        let known: HashSet<&Key> = self.told.keys().chain(self.broken.keys()).collect();
+        let known: HashSet<&ObjectKey> = self.told.keys().chain(self.broken.keys()).collect();
         known.into_iter().filter(|key| !listed.contains(key)).cloned().collect()
     }
 
     /// Told as `fact`. Another fact that it was before is gone; so is what was wrong with it.
-    pub(crate) fn put(&mut self, key: &Key, fact: FactRef) -> RemovedObject {
+    pub(crate) fn put(&mut self, key: &ObjectKey, fact: FactRef) -> RemovedObject {
         let mended = self.broken.remove(key);
         let before = self.told.insert(key.clone(), fact);
         RemovedObject { gone: before.filter(|before| self.told.get(key) != Some(before)), mended }
     }
 
     /// A Problem of this object was told; what was told of the object before stays valid.
-    pub(crate) fn note_problem(&mut self, key: &Key, object: ObjectRef) {
+    pub(crate) fn note_problem(&mut self, key: &ObjectKey, object: ObjectRef) {
         self.broken.insert(key.clone(), object);
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) -> RemovedObject {
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> RemovedObject {
         self.versions.remove(key);
         RemovedObject { gone: self.told.remove(key), mended: self.broken.remove(key) }
     }
 
     /// The object was received at this version.
-    pub(crate) fn note_version(&mut self, key: &Key, version: &str) {
+    pub(crate) fn note_version(&mut self, key: &ObjectKey, version: &str) {
         if let Ok(version) = version.parse() {
             self.versions.insert(key.clone(), version);
         }
     }
 
     /// It was newer when it was heard before, which no store makes of itself.
-    pub(crate) fn was_newer(&self, key: &Key, version: &str) -> bool {
+    pub(crate) fn was_newer(&self, key: &ObjectKey, version: &str) -> bool {
         let known = self.versions.get(key);
         known.zip(version.parse::<u64>().ok()).is_some_and(|(known, now)| now < *known)
     }
 
     /// All that was written until `heard` was heard, and of this nothing is known any more.
-    pub(crate) fn was_recreated(&self, key: &Key, version: &str, heard: Option<u64>) -> bool {
+    pub(crate) fn was_recreated(&self, key: &ObjectKey, version: &str, heard: Option<u64>) -> bool {
         let is_from_before =
             heard.zip(version.parse().ok()).is_some_and(|(heard, now): (u64, u64)| now <= heard);
         is_from_before && !self.versions.contains_key(key)
     }
 
     /// It was heard as another object, whose versions are not this one's.
-    pub(crate) fn forget_version(&mut self, key: &Key) {
+    pub(crate) fn forget_version(&mut self, key: &ObjectKey) {
         self.versions.remove(key);
     }
 
     /// What was changed last.
-    pub(crate) fn last_changed(&self) -> Option<&Key> {
+    pub(crate) fn last_changed(&self) -> Option<&ObjectKey> {
         self.versions.iter().max_by_key(|(_, version)| **version).map(|(key, _)| key)
     }
 
@@ -100,7 +100,7 @@ impl KnownObjects {
     }
 
     /// Whether it was told and not taken back.
-    pub(crate) fn has(&self, key: &Key) -> bool {
+    pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         self.told.contains_key(key)
     }
 
@@ -108,7 +108,7 @@ impl KnownObjects {
         self.told.is_empty()
     }
 
-    pub(crate) fn reported_keys(&self) -> Vec<Key> {
+    pub(crate) fn reported_keys(&self) -> Vec<ObjectKey> {
         self.told.keys().cloned().collect()
     }
 }
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn key(name: &str) -> Key {
-        Key { namespace: "default".into(), name: name.into() }
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "default".into(), name: name.into() }
     }
 
     fn fact(name: &str) -> FactRef {

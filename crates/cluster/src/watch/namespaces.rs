@@ -211,7 +211,10 @@ fn until_the_end(
             Ok(Some(Ok(event))) => return Some((Ok(event), Some(watch))),
             Ok(Some(Err(error))) => Some(ApiError::of(&error)),
             Ok(None) => None,
-            Err(_) => Some(ApiError::Unreachable(Cause::Connection, format!("no event for {silence:?}"))),
+            Err(_) => Some(ApiError::Unreachable(
+                Cause::Connection,
+                format!("the watch received nothing (no event, no bookmark) for {silence:?}"),
+            )),
         };
         Some((Err(end), None))
     })

@@ -15,7 +15,7 @@ use tracing::{debug, info};
 use super::{
     crd_watch::CrdWatch,
     hosts::Hosts,
-    known_objects::{Key, KnownObjects, RemovedObject},
+    known_objects::{KnownObjects, ObjectKey, RemovedObject},
     problems::WatchProblem,
     readiness::{ApiReadiness, READINESS_KIND},
     restored::is_lower,
@@ -298,7 +298,7 @@ impl Reflector {
                 }
                 () = &mut silent => {
                     self.cluster.reload_credentials().await;
-                    return Ok(Some(ApiError::Unreachable(Cause::Connection, format!("no event for {silence:?}"))));
+                    return Ok(Some(ApiError::Unreachable(Cause::Connection, format!("the watch received nothing (no event, no bookmark) for {silence:?}"))));
                 }
             };
             let event = match next {
@@ -418,13 +418,13 @@ impl Reflector {
     }
 
     /// Its deletion was told.
-    pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), ReceiverDropped> {
+    pub(super) async fn remove(&mut self, key: &ObjectKey, version: &str) -> Result<(), ReceiverDropped> {
         self.forget(key, version, Change::Gone).await
     }
 
     pub(super) async fn forget(
         &mut self,
-        key: &Key,
+        key: &ObjectKey,
         version: &str,
         change: fn(FactRef) -> Change,
     ) -> Result<(), ReceiverDropped> {
@@ -484,16 +484,16 @@ impl Reflector {
     }
 }
 
-pub(super) fn key(told: &RawObject) -> Key {
-    Key { namespace: told.namespace().into(), name: told.name().into() }
+pub(super) fn key(told: &RawObject) -> ObjectKey {
+    ObjectKey { namespace: told.namespace().into(), name: told.name().into() }
 }
 
 /// What the object is called that a fact came from, if it is of that kind.
-fn key_of(kind: Kind, fact: &FactRef) -> Option<Key> {
+fn key_of(kind: Kind, fact: &FactRef) -> Option<ObjectKey> {
     let (namespace, name) = match fact {
         FactRef::Object(it) | FactRef::Endpoints(it, _) => (it.namespace.clone(), it.name.clone()),
         FactRef::Address(ip) => (Name::default(), address::name(*ip).into()),
         FactRef::Host(name) | FactRef::Name(name) => (Name::default(), name.clone()),
     };
-    (fact.kind() == Some(kind)).then_some(Key { namespace, name })
+    (fact.kind() == Some(kind)).then_some(ObjectKey { namespace, name })
 }

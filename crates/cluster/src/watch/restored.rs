@@ -19,7 +19,7 @@ use seaway_model::{Change, Kind};
 use tracing::warn;
 
 use super::{
-    known_objects::Key,
+    known_objects::ObjectKey,
     readiness::ApiReadiness,
     reflector::{ReceiverDropped, Reflector, key},
     scope::WatchScope,
@@ -75,7 +75,11 @@ impl Reflector {
 
     /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back. So it does of a host,
     /// right after it was.
-    pub(super) async fn note_unlisted(&mut self, key: &Key, version: &str) -> Result<(), ReceiverDropped> {
+    pub(super) async fn note_unlisted(
+        &mut self,
+        key: &ObjectKey,
+        version: &str,
+    ) -> Result<(), ReceiverDropped> {
         let may_live = match self.watched.kind {
             Kind::Service => true,
             Kind::LoadBalancerHost => self.may_hosts_be_younger_than_the_backup(),
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_object_that_is_older_than_it_was_heard_tells_it_though_versions_are_higher_now() {
-        let key = |name: &str| Key { namespace: "default".into(), name: name.into() };
+        let key = |name: &str| ObjectKey { namespace: "default".into(), name: name.into() };
         let mut known = KnownObjects::default();
         known.note_version(&key("a"), "70");
         known.note_version(&key("b"), "90");

@@ -18,7 +18,7 @@ use kube::api::{ListParams, WatchParams};
 use seaway_model::{Kind, Name};
 use tokio::sync::watch;
 
-use super::{host_slices::HostSlices, known_objects::Key, reflector::Reflector};
+use super::{host_slices::HostSlices, known_objects::ObjectKey, reflector::Reflector};
 use crate::copies;
 
 /// What a host writes for a moment.
@@ -74,7 +74,7 @@ impl WatchScope {
         }
     }
 
-    pub(super) fn has(&self, key: &Key) -> bool {
+    pub(super) fn has(&self, key: &ObjectKey) -> bool {
         match self {
             WatchScope::All => true,
             WatchScope::Own { name, .. } => key.name == *name,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_host_hears_of_its_own_object_by_one_watch_and_of_all_others_by_the_other() {
-        let key = |name: &str| Key { namespace: Name::default(), name: name.into() };
+        let key = |name: &str| ObjectKey { namespace: Name::default(), name: name.into() };
         let [own, others] = WatchScope::of_host(&"a".into());
         for (name, is_own) in [("a", true), ("b", false)] {
             assert_eq!((own.has(&key(name)), others.has(&key(name))), (is_own, !is_own), "{name}");

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    known_objects::Key,
+    known_objects::ObjectKey,
     reflector::{ReceiverDropped, Reflector},
 };
 use crate::{api_error::ApiError, moment::later, raw_object::RawObject};
@@ -65,7 +65,7 @@ impl Secrets {
         }
     }
 
-    pub(super) fn wants(&self, key: &Key) -> bool {
+    pub(super) fn wants(&self, key: &ObjectKey) -> bool {
         match &self.now {
             WantedSecrets::Every => true,
             WantedSecrets::These(these) => these.contains(&object(key)),
@@ -108,7 +108,7 @@ impl Secrets {
     }
 
     /// The watch delivers it from now on: it need not be fetched.
-    pub(super) fn forget_fetched(&mut self, key: &Key) {
+    pub(super) fn forget_fetched(&mut self, key: &ObjectKey) {
         self.fetched.remove(&object(key));
     }
 
@@ -122,7 +122,7 @@ impl Secrets {
         };
     }
 
-    pub(super) fn mark_delivered(&mut self, key: &Key) {
+    pub(super) fn mark_delivered(&mut self, key: &ObjectKey) {
         self.withheld.remove(&object(key));
         self.missing.remove(&object(key));
     }
@@ -139,7 +139,7 @@ impl Secrets {
     }
 
     /// What is wanted and not told yet, or has to be looked at again; what is told and not wanted any more.
-    fn catch_up(&mut self, told: &[Key]) -> (Vec<ObjectRef>, Vec<Key>) {
+    fn catch_up(&mut self, told: &[ObjectKey]) -> (Vec<ObjectRef>, Vec<ObjectKey>) {
         self.now = self.wanted.borrow_and_update().clone();
         self.look_again = later(LOOK_AGAIN);
         let WantedSecrets::These(these) = &self.now else {
@@ -155,7 +155,7 @@ impl Secrets {
     }
 }
 
-fn object(key: &Key) -> ObjectRef {
+fn object(key: &ObjectKey) -> ObjectRef {
     ObjectRef::new(Kind::Secret, key.namespace.clone(), key.name.clone())
 }
 
@@ -213,7 +213,7 @@ impl Reflector {
 
     /// It was asked for, and is not there or not for us: until this is told, whoever names it waits. What is known stays.
     pub(super) async fn send_absent(&mut self, object: &ObjectRef) -> Result<(), ReceiverDropped> {
-        let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
+        let key = ObjectKey { namespace: object.namespace.clone(), name: object.name.clone() };
         if self.known.has(&key) || self.secrets.is_none() {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl Reflector {
     }
 
     /// Tells once that it is there, and keeps nothing of what it holds.
-    pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), ReceiverDropped> {
+    pub(super) async fn withhold(&mut self, key: &ObjectKey) -> Result<(), ReceiverDropped> {
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         if !secrets.withheld.insert(object(key)) {
             return Ok(());
@@ -244,7 +244,11 @@ impl Reflector {
     }
 
     /// What a whole list does not have is gone, unless the list never had it.
-    pub(super) async fn handle_unlisted(&mut self, key: &Key, version: &str) -> Result<(), ReceiverDropped> {
+    pub(super) async fn handle_unlisted(
+        &mut self,
+        key: &ObjectKey,
+        version: &str,
+    ) -> Result<(), ReceiverDropped> {
         if self.is_without_copy(key) {
             return Ok(());
         }
@@ -253,7 +257,7 @@ impl Reflector {
     }
 
     /// A copy that is named and missing says nothing of the Secret that it was a copy of: what that held goes on.
-    fn is_without_copy(&mut self, key: &Key) -> bool {
+    fn is_without_copy(&mut self, key: &ObjectKey) -> bool {
         let copies = self.cluster.copies_namespace().is_some();
         let Some(secrets) = self.secrets.as_mut().filter(|it| copies && it.wants(key)) else { return false };
         secrets.missing.insert(object(key));
@@ -267,7 +271,7 @@ impl Reflector {
             return if refused { self.send_absent(object).await } else { Ok(()) };
         }
         let copies = self.cluster.copies_namespace().is_some();
-        let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
+        let key = ObjectKey { namespace: object.namespace.clone(), name: object.name.clone() };
         let api = self.cluster.namespaced_api(self.watched, &object.namespace);
         match self.cluster.within_deadline(api.get(&object.name)).await {
             Ok(told) => {
@@ -328,8 +332,8 @@ mod tests {
 
     use super::*;
 
-    fn key(name: &str) -> Key {
-        Key { namespace: "default".into(), name: name.into() }
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "default".into(), name: name.into() }
     }
 
     #[tokio::test]

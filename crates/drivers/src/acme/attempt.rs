@@ -65,7 +65,11 @@ impl Attempt {
         replaces: Option<&str>,
     ) -> Result<Attempt, AcmeError> {
         let CertificateOrder { host, acme, .. } = order_of;
-        let unproven = || AcmeError::Key("nothing can prove the host name".into());
+        let unproven = || {
+            AcmeError::Key(
+                "no challenge type (http-01, tls-alpn-01, dns-01) is possible for this host".into(),
+            )
+        };
         let challenge = &order_of.challenge.ok_or_else(unproven)?;
         let began = Instant::now();
         let order = account.order(host, replaces).await?;

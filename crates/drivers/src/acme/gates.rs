@@ -87,7 +87,7 @@ mod tests {
         let away = AcmeError::Unreachable { url: "https://a".into(), why: "refused".into() };
         let mut now = 1_000;
         for wait in [60, 300, 900, 900] {
-            assert!(gates.note_failure(&here, &away, now), "it is no host name's failure");
+            assert!(gates.note_failure(&here, &away, now), "it is not a host name's failure");
             assert!(gates.closed(&here, now + wait - 1).is_some(), "{wait}");
             assert!(gates.closed(&here, now + wait).is_none(), "{wait}");
             assert!(gates.closed(&there, now).is_none());

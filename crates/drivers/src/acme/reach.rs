@@ -75,7 +75,7 @@ fn right(reply: &[u8], body: &Name) -> Result<(), String> {
     let status = head.split_whitespace().nth(1).unwrap_or("none");
     match (status, got == body.as_str()) {
         ("200", true) => Ok(()),
-        ("200", false) => Err("the answer has another text".into()),
+        ("200", false) => Err("the response is not the key authorization".into()),
         (status, _) => Err(format!("the answer has status {status}")),
     }
 }
@@ -89,7 +89,7 @@ mod tests {
         let body = Name::from("token.print");
         for (reply, said) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\ntoken.print", Ok(())),
-            ("HTTP/1.1 200 OK\r\n\r\nelse", Err("the answer has another text".to_owned())),
+            ("HTTP/1.1 200 OK\r\n\r\nelse", Err("the response is not the key authorization".to_owned())),
             ("HTTP/1.1 404 Not Found\r\n\r\ntoken.print", Err("the answer has status 404".to_owned())),
             ("", Err("the answer has status none".to_owned())),
         ] {

@@ -12,7 +12,7 @@ use std::{
 use seaway_haproxy::{
     Document,
     runtime::{
-        Counters, Socket,
+        Counters, RuntimeApiConnection,
         statistics::{Health as Checked, Server},
     },
     words::Label,
@@ -85,7 +85,7 @@ impl CounterTask {
         while let Some(first) = asked.recv().await {
             if next.is_none_or(|it| it <= Instant::now()) {
                 let began = Instant::now();
-                if timeout(PATIENCE, self.count()).await.is_err() {
+                if timeout(PATIENCE, self.read_counters()).await.is_err() {
                     debug!("HAProxy did not send its counters in time: the previous ones are shown");
                 }
                 let now = Instant::now();
@@ -101,10 +101,10 @@ impl CounterTask {
         }
     }
 
-    async fn count(&self) {
+    async fn read_counters(&self) {
         let worker = || self.state.read().unwrap_or_else(PoisonError::into_inner).worker();
         let Some(before) = worker() else { return };
-        let counted = async { Socket::connect(&self.socket).await?.statistics().await };
+        let counted = async { RuntimeApiConnection::connect(&self.socket).await?.statistics().await };
         match counted.await {
             // Of two workers it is not known which one answered.
             Ok(counted) if worker() == Some(before) => {

@@ -64,7 +64,7 @@ impl ReplyPath {
 impl ReplyPathProblem {
     fn by(error: &Error) -> ReplyPathProblem {
         match error {
-            Error::Refused { doing, source } if source.kind() == ErrorKind::PermissionDenied => {
+            Error::Failed { doing, source } if source.kind() == ErrorKind::PermissionDenied => {
                 ReplyPathProblem {
                     reason: Reason::NotPermitted,
                     message: format!(

@@ -115,7 +115,7 @@ fn preferring(provided: &str, all: Vec<NodeAddress>) -> Result<Vec<NodeAddress>,
     for text in provided.split(',').map(str::trim) {
         let ip: IpAddr = text
             .parse()
-            .map_err(|_| format!("the annotation {PROVIDED} has {text:?}, which is no address"))?;
+            .map_err(|_| format!("the annotation {PROVIDED} has {text:?}, which is not an address"))?;
         let before = first.len();
         first.extend(all.iter().filter(|it| it.address.parse() == Ok(ip)).cloned());
         if first.len() == before {

@@ -377,7 +377,7 @@ impl fmt::Display for Step {
                 write!(f, "write addresses {}", all.join(", "))
             }
             Step::Labels(labels) => write!(f, "write {} labels", labels.len()),
-            Step::Remember(server) => write!(f, "write that its server is {server}"),
+            Step::Remember(server) => write!(f, "record server {server} for the Node"),
             Step::Taint => write!(f, "add the taint {SHUTDOWN}"),
             Step::Untaint => write!(f, "remove the taint {SHUTDOWN}"),
             Step::Condition { failed, reason, .. } => {

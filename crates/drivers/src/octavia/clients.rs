@@ -117,7 +117,7 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
     }
     let is_looked_up = outside.tls.as_ref().is_none_or(|it| it.looked_up);
     for reference in authority.iter().chain(revoked).filter(|it| is_looked_up && !is_reference(it)) {
-        let message = format!("{reference} is no reference to a container or a secret");
+        let message = format!("{reference} is not a reference to a container or a secret");
         refuse(Reason::BadAnnotation, message, "A reference ends with secrets/ID, as Barbican prints it.");
     }
     refused

@@ -25,7 +25,7 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("enabled", |it, text| truth(text).map(|yes| it.enabled = yes)),
     ("lb-version", |_, text| match text {
         "v2" => Ok(()),
-        _ => Err(format!("{text:?} is no version that Seaway supports: only v2 is")),
+        _ => Err(format!("{text:?} is not a version that Seaway supports: only v2 is")),
     }),
     ("lb-provider", |it, text| some(text).map(|name| it.provider = name)),
     ("lb-method", |it, text| balance(text).map(|balance| it.balance = balance)),

@@ -102,7 +102,7 @@ impl Driver for Groups {
     type Step = Step;
 
     /// As of [`Octavia`].
-    fn patience(&self) -> Duration {
+    fn attempt_timeout(&self) -> Duration {
         Duration::from_secs(3600)
     }
 
@@ -133,7 +133,7 @@ impl Driver for Groups {
 
     async fn observe(&self, context: &Context, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::SecurityGroup { cloud, class } = unit else {
-            return Err(Failure::retry(format!("{unit} is no security group")));
+            return Err(Failure::retry(format!("{unit} is not a security group")));
         };
         self.0.held_back(context)?;
         let owners = owners(desired);

@@ -100,7 +100,7 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
     let is_looked_up = outside.tls.as_ref().is_none_or(|it| it.looked_up);
     let wrong = [authorities, revoked, certificate].into_iter().flatten();
     for reference in wrong.filter(|it| is_looked_up && !is_reference(it)) {
-        let message = format!("{reference} is no reference to a container or a secret");
+        let message = format!("{reference} is not a reference to a container or a secret");
         refuse(
             Reason::BadAnnotation,
             message,

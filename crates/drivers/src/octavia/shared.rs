@@ -78,7 +78,10 @@ impl Closed {
 
     pub(super) fn admits(&self, it: &Id<LoadBalancer>) -> Result<(), Error> {
         match self.all().values().any(|id| id == it) {
-            true => Err(stale("the load balancer is being deleted").doing("join the shared load balancer")),
+            true => {
+                Err(stale("the load balancer is being deleted")
+                    .with_operation("join the shared load balancer"))
+            }
             false => Ok(()),
         }
     }
@@ -370,9 +373,8 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, it: &LoadBalancer) -> Resu
         Step::Join(new) => tags.extend(new.iter().cloned()),
         Step::Leave(marks, guest) => {
             if marks.is_last(&now) || !guest && marks.others(&now).next().is_none() {
-                return Err(
-                    stale("the other Services have left the load balancer meanwhile").doing(step.to_string())
-                );
+                return Err(stale("the other Services have left the load balancer meanwhile")
+                    .with_operation(step.to_string()));
             }
             tags.remove(&marks.guest);
             // The name of the load balancer itself is its first's, whoever that is.
@@ -407,7 +409,8 @@ impl Observed {
 pub(super) async fn is_alone(cloud: &Cloud, it: &LoadBalancer, marks: &Marks) -> Result<(), Error> {
     match cloud.all::<LoadBalancer>().find::<LoadBalancer>(&it.id).await? {
         Some(now) if marks.others(&now).next().is_some() => {
-            Err(stale("another Service shares the load balancer by now").doing("delete load balancer"))
+            Err(stale("another Service shares the load balancer by now")
+                .with_operation("delete load balancer"))
         }
         _ => Ok(()),
     }

@@ -30,7 +30,7 @@ fn named(pattern: &str) -> Result<IsMeant, String> {
         Some(regex) => Regex::new(regex),
         None => Regex::new(&of_shell(pattern)),
     };
-    let regex = regex.map_err(|error| format!("{pattern:?} is no pattern of names: {error}"))?;
+    let regex = regex.map_err(|error| format!("{pattern:?} is not a valid pattern of names: {error}"))?;
     Ok(Box::new(move |it| {
         let is_whole = regex.find(&it.name).is_some_and(|found| found.len() == it.name.len());
         is_whole != not

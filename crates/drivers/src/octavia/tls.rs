@@ -145,7 +145,7 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
         let theirs = theirs.filter(|(_, it)| listener.tls.is_none() && it.looked_up);
         let named = theirs.iter().flat_map(|(reference, it)| it.others.iter().chain([*reference]));
         for reference in named.filter(|it| !is_reference(it)) {
-            let what = format!("{reference} is no reference to a container or a secret");
+            let what = format!("{reference} is not a reference to a container or a secret");
             let fix = "A reference ends with containers/ID or secrets/ID, as Barbican prints it.";
             refuse(Reason::BadAnnotation, what, fix);
         }

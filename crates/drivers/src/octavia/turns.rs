@@ -29,6 +29,10 @@ impl Turns {
 
 impl From<Late> for Failure {
     fn from(Late: Late) -> Failure {
-        Failure::wait("a list of the cloud is slow, and another worker asked for it".to_owned(), PATIENCE)
+        Failure::wait(
+            "waiting for a slow list request to OpenStack that another load balancer has in flight"
+                .to_owned(),
+            PATIENCE,
+        )
     }
 }

@@ -154,5 +154,6 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)>
          policy of the VIP"
     );
     let problem = Problem::new(owner.object(), Reason::Unsupported, message);
-    Some((owner.clone(), problem.fix("Name no load balancer: this Service gets one of its own.")))
+    Some((owner.clone(), problem.fix("Remove the annotation that names the load balancer (seaway.dev/load-balancer-id, -name or -group): the \
+         Service then gets one of its own.")))
 }

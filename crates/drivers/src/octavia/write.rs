@@ -38,7 +38,7 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
                     Class::Strange,
                     format!("the cloud created it, but its reply is not understood: {wrong}"),
                 )
-                .doing(step.to_string())
+                .with_operation(step.to_string())
             })?;
             observed.balancer = Some(Balancer::new(it, by_port(branches), Loose::new()));
             (observed.place, observed.mend) = (None, None);
@@ -254,7 +254,8 @@ fn pool<'b>(balancer: &'b mut Balancer, at: ListenerId, step: &Step) -> Result<&
 }
 
 fn gone(step: &Step) -> Error {
-    Error::new(Class::Stale, "the object that it belongs to does not exist any more").doing(step.to_string())
+    Error::new(Class::Stale, "the object that it belongs to does not exist any more")
+        .with_operation(step.to_string())
 }
 
 fn seat(new: &NewMember) -> (SocketAddr, Seat) {

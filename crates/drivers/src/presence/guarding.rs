@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_others_may_translate_is_told_for_as_long_as_they_may() {
         let source = || std::io::Error::other("not supported");
-        let cannot = || Error::Refused { doing: "guarding".to_owned(), source: source() };
+        let cannot = || Error::Failed { doing: "guarding".to_owned(), source: source() };
         let mut state = State::default();
         state.note(Ok(FirewallOutcome { translatable: Some(cannot()) }));
         assert!(state.since.is_some(), "the rest is guarded");

@@ -273,9 +273,8 @@ async fn change_pairs(
         }
         let change = PortChange { allowed_address_pairs: pairs.into(), ..PortChange::default() };
         let Some(revision) = port.revision_number else {
-            return Err(
-                Error::new(Class::Unsupported, "Neutron shows no revision of the port").doing("change port")
-            );
+            return Err(Error::new(Class::Unsupported, "Neutron shows no revision of the port")
+                .with_operation("change port"));
         };
         match ports.change_if(revision, &port.id, &change).await {
             Ok(changed) => {
@@ -323,7 +322,7 @@ async fn change_routes(
         let change = RouterChange { routes: routes.into(), ..RouterChange::default() };
         let Some(revision) = now.revision_number else {
             let error = Error::new(Class::Unsupported, "Neutron shows no revision of the router");
-            return Err(error.doing("change router"));
+            return Err(error.with_operation("change router"));
         };
         match routers.change_if(revision, &router.id, &change).await {
             Err(error) if *error.class() == Class::Stale && attempt < TRIES => {

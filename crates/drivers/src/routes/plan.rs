@@ -371,7 +371,7 @@ fn foreign(removal: &RouteRemoval, answers: &BTreeMap<RemovalPrecondition, bool>
     let message = match removal.route.made {
         true => format!(
             "the route to {destination} via {nexthop} of router {router} is kept, although Node {node} needs another one or is gone: a \
-             server that is no Node of this cluster may have the address {nexthop}. If this cluster is a copy (a restored backup), the \
+             server that is not a Node of this cluster may have the address {nexthop}. If this cluster is a copy (a restored backup), the \
              original may use the route"
         ),
         false => format!(
@@ -388,8 +388,7 @@ fn foreign(removal: &RouteRemoval, answers: &BTreeMap<RemovalPrecondition, bool>
 fn pair_of_others(pair: &RecordedPair, port: &RoutedPort) -> Problem {
     let RecordedPair { port: id, address, node } = pair;
     let message = format!(
-        "the allowed address pair {address} of port {id}, for Node {node}, is kept: the port belongs to server {:?}, which is no Node \
-         of this cluster. If this cluster is a copy (a restored backup), the original may use the pair",
+        "the allowed address pair {address} of port {id}, for Node {node}, is kept: the port belongs to server {:?}, which is not a Node of this cluster. If this cluster is a copy (a restored backup), the original may use the pair",
         port.device_id
     );
     let fix =

@@ -47,7 +47,7 @@ pub(super) async fn read(cloud: &Cloud, router: &Name) -> Result<RouterAndPorts,
     let Ok(id) = router.parse::<Id<Router>>() else {
         return Err(PassError::new(
             Reason::RouteMissing,
-            format!("no route is written: router-id {router} is no id"),
+            format!("no route is written: router-id {router} is not a valid id"),
             fix,
         ));
     };

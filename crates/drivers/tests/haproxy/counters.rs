@@ -25,7 +25,7 @@ type Counted = (Vec<ListenerStatistics>, Vec<PoolStatistics>);
 async fn counted(host: &HaproxyHost, is_it: impl Fn(&Counted) -> bool) -> Counted {
     let until = async {
         loop {
-            host.count().await;
+            host.read_counters().await;
             let counted = host.statistics();
             if is_it(&counted) {
                 return counted;

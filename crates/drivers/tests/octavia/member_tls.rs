@@ -111,7 +111,7 @@ async fn what_cannot_be_promised_is_refused_before_anything_is_made() {
             none(),
             "a Secret with the certificate authorities of members",
         ),
-        ("amphora", 30, Trust::SystemRoots, named("my-ca"), "is no reference"),
+        ("amphora", 30, Trust::SystemRoots, named("my-ca"), "is not a reference"),
         ("amphora", 30, Trust::InsecureSkipVerify, revoked, "none is named"),
         ("amphora", 7, Trust::InsecureSkipVerify, none(), "has no TLS to members"),
         ("ovn", 30, Trust::InsecureSkipVerify, none(), "has no TLS to members"),

@@ -120,7 +120,7 @@ async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
     let desired = |wish: LoadBalancer| Desired::LoadBalancer(Arc::new(wish));
     let refused = scene.driver.refused_at_creation(&desired(referred(plain.clone(), "my-certificate")));
     assert_eq!(refused.len(), 1, "{refused:?}");
-    assert!(refused[0].1.message.contains("no reference"), "{}", refused[0].1.message);
+    assert!(refused[0].1.message.contains("is not a reference"), "{}", refused[0].1.message);
 
     let nowhere = "http://barbican/v1/secrets/0f2b8f8e-6a55-4f3b-9d9e-3f1c9f8e0a71";
     let lost = desired(referred(plain.clone(), nowhere));

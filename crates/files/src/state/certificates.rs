@@ -136,7 +136,7 @@ fn file_name(host: &str, end: &str) -> io::Result<String> {
     match is_name {
         // Not as an ending: a host `shop.pem` is another than `shop`.
         true => Ok(format!("{is_below}{host}.{end}")),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is no host name"))),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is not a host name"))),
     }
 }
 

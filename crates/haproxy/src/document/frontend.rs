@@ -66,12 +66,12 @@ pub enum Routing {
         exact: Label,
         suffix: Label,
     },
-    Http(HttpRouting),
+    Http(HttpFrontendOptions),
 }
 
-/// Four maps: of exact hosts, by path and by prefix; of the suffixes of hosts, whose values stand for the host then.
+/// Maps of host and path to a backend (exact paths, prefixes, wildcard hosts), and what else this frontend does with requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpRouting {
+pub struct HttpFrontendOptions {
     /// Host and path.
     pub exact: Label,
     /// Host and prefix, each with a slash at its end.

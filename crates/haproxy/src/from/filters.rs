@@ -41,7 +41,7 @@ impl DocumentBuilder<'_> {
                     self.unsupported(
                         &rule.owner,
                         "spec.rules",
-                        "HAProxy answers by 200 to 599, and at most 8 KiB: 503",
+                        "HAProxy can return a status from 200 to 599 and a body of at most 8 KiB: requests are answered by 503",
                     );
                     return nobody(self);
                 }
@@ -71,7 +71,7 @@ impl DocumentBuilder<'_> {
         for (present, option, what) in [
             (!rule.rates.is_empty(), "requests-per-second-per-client", "limits of requests of each client"),
             (!rule.auth.is_empty(), "basic-auth", "passwords"),
-            (!rule.asks.is_empty(), "forward-auth", "another Service that has to agree"),
+            (!rule.asks.is_empty(), "forward-auth", "external authentication (forward-auth)"),
             (
                 tls.is_some_and(|it| it.clients.is_some()),
                 "client-authorities",

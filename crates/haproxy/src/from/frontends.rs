@@ -13,7 +13,7 @@ use seaway_model::{
 
 use super::{DocumentBuilder, about, backends::ListenersByPool, called, readable};
 use crate::{
-    document::{ClientTimeouts, Frontend, HttpRouting, Map, MapMatch, Routing},
+    document::{ClientTimeouts, Frontend, HttpFrontendOptions, Map, MapMatch, Routing},
     words::{Key, Label, Text},
 };
 
@@ -181,7 +181,7 @@ impl DocumentBuilder<'_> {
         name
     }
 
-    fn http(&mut self, here: &FrontendContext<'_>) -> HttpRouting {
+    fn http(&mut self, here: &FrontendContext<'_>) -> HttpFrontendOptions {
         let (listener, http) = (here.listener, &here.listener.http);
         let owner = &listener.owner;
         let via = http.via.as_ref().and_then(|it| Text::new(it));
@@ -206,7 +206,7 @@ impl DocumentBuilder<'_> {
             }
         }
         let routes = self.routes(here);
-        HttpRouting {
+        HttpFrontendOptions {
             exact: self.map(here, "exact", MapMatch::Exact, routes.exact),
             prefix: self.map(here, "prefix", MapMatch::Prefix, routes.prefix),
             suffix: self.map(here, "suffix", MapMatch::Suffix, routes.suffix),

@@ -185,7 +185,7 @@ impl DocumentBuilder<'_> {
         self.unsupported(
             &rule.owner,
             "spec.rules",
-            format!("{what} are not matched by HAProxy as we write it: {then}"),
+            format!("Seaway cannot express {what} in HAProxy's configuration: {then}"),
         );
     }
 }

@@ -130,7 +130,7 @@ impl DocumentBuilder<'_> {
             Affinity::Cookie { name, mode, .. } if is_http => match Label::new(name) {
                 Some(name) => Some(Stickiness::Cookie { name, insert: *mode == CookieMode::Insert }),
                 None => {
-                    let what = "a cookie of this name: HAProxy is given letters, digits, - _ . and : only, so clients have no member of their own";
+                    let what = "the cookie name may contain only letters, digits, - _ . and : with HAProxy: session affinity is off";
                     self.unsupported(&pool.owner, "sticky-cookie", what);
                     None
                 }

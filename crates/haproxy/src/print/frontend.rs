@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::{ConfigWriter, milliseconds, quoted, ranges, tls_terms};
 use crate::{
     document::{
-        Alternative, Condition, Document, FileKind, Frontend, HttpRouting, Respelled, RouteChoice, Routing,
+        Alternative, Condition, Document, FileKind, Frontend, HttpFrontendOptions, Respelled, RouteChoice,
+        Routing,
     },
     words::Label,
 };
@@ -99,7 +100,7 @@ fn respelled(Respelled { escaped, uppercase }: &Respelled, page: &mut ConfigWrit
     }
 }
 
-fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut ConfigWriter) {
+fn http(routing: &HttpFrontendOptions, is_tls: bool, document: &Document, page: &mut ConfigWriter) {
     let folder = &document.global.folder;
     let scheme = if is_tls { "https" } else { "http" };
     let path = |name: &Label| FileKind::Maps.path(folder, name);
@@ -150,7 +151,7 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Con
 }
 
 /// What members are told of the client, which nobody else may say.
-fn client(routing: &HttpRouting, scheme: &str, page: &mut ConfigWriter) {
+fn client(routing: &HttpFrontendOptions, scheme: &str, page: &mut ConfigWriter) {
     let unless = match routing.trusted.as_slice() {
         [] => String::new(),
         trusted => {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     document::{Document, NO_STATE},
     runtime::{
-        Socket,
+        RuntimeApiConnection,
         observed::{self, Processes},
         socket,
     },
@@ -140,7 +140,7 @@ fn no_state(path: &str) -> Files {
 pub(super) struct StartedProcess {
     pub(super) child: Child,
     pub(super) seen: Processes,
-    pub(super) socket: Socket,
+    pub(super) socket: RuntimeApiConnection,
     pub(super) alerts: Alerts,
 }
 
@@ -214,14 +214,17 @@ async fn end_former(paths: &Paths) -> Result<(), ProcessError> {
 }
 
 /// A connection to the worker that serves, once it answers at the path that one of before may have had.
-async fn worker(paths: &Paths, seen: &Processes) -> Option<Socket> {
+async fn worker(paths: &Paths, seen: &Processes) -> Option<RuntimeApiConnection> {
     let worker = seen.worker?;
-    let mut socket = Socket::connect(&paths.worker).await.ok()?;
+    let mut socket = RuntimeApiConnection::connect(&paths.worker).await.ok()?;
     (socket.process().await.ok()? == Some(worker)).then_some(socket)
 }
 
 /// Lets the master read its files again. The listening sockets stay open all the while: it passes them on.
-pub(super) async fn reload(paths: &Paths, alerts: &Alerts) -> Result<(Processes, Socket), ProcessError> {
+pub(super) async fn reload(
+    paths: &Paths,
+    alerts: &Alerts,
+) -> Result<(Processes, RuntimeApiConnection), ProcessError> {
     let before = socket::processes(&paths.master).await?;
     alerts.forget();
     socket::reload(&paths.master, paths.patience).await?;

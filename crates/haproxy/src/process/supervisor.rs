@@ -24,7 +24,7 @@ use crate::{
     document::{Document, FileKind, Slot},
     running::RunningConfig,
     runtime::{
-        Command, Socket, SocketError,
+        Command, RuntimeApiConnection, SocketError,
         commands::{ServerName, ServerState},
     },
     words::Label,
@@ -46,7 +46,7 @@ pub(super) struct ProcessSupervisor {
     child: Option<Child>,
     /// Of the child.
     alerts: Alerts,
-    socket: Option<Socket>,
+    socket: Option<RuntimeApiConnection>,
     running: RunningConfig,
     wanted: Arc<Document>,
     /// Other members than there, since it came.
@@ -271,10 +271,10 @@ impl ProcessSupervisor {
         result
     }
 
-    async fn take_socket(&mut self) -> Result<Socket, SocketError> {
+    async fn take_socket(&mut self) -> Result<RuntimeApiConnection, SocketError> {
         match self.socket.take() {
             Some(socket) => Ok(socket),
-            None => Socket::connect(&self.paths.worker).await,
+            None => RuntimeApiConnection::connect(&self.paths.worker).await,
         }
     }
 

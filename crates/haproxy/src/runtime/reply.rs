@@ -36,7 +36,7 @@ impl fmt::Display for CommandError {
 
 impl ExpectedReply {
     /// The words of a reply without its severity; an error where the command was not done.
-    pub fn judge(self, reply: &str) -> Result<&str, CommandError> {
+    pub fn check(self, reply: &str) -> Result<&str, CommandError> {
         let (severity, words) = severity(reply);
         let is_unknown = words.starts_with("Unknown command") || words.starts_with("Permission denied");
         // As syslog has it: 3 and less are errors.
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_error_is_recognised_though_haproxy_has_no_status_codes() {
-        let refused = |expected: ExpectedReply, reply: &str| expected.judge(reply).is_err();
+        let refused = |expected: ExpectedReply, reply: &str| expected.check(reply).is_err();
         for expected in [
             ExpectedReply::Silence,
             ExpectedReply::Says("Success!"),
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_was_done_is_recognised() {
-        let done = |expected: ExpectedReply, reply: &str| expected.judge(reply).is_ok();
+        let done = |expected: ExpectedReply, reply: &str| expected.check(reply).is_ok();
         assert!(done(ExpectedReply::Silence, "\n"));
         assert!(done(ExpectedReply::Says("Success!"), "Committing /x.pem.\nSuccess!\n"));
         assert!(done(
@@ -180,7 +180,7 @@ mod tests {
         ));
         assert!(done(ExpectedReply::SilenceOr("Key not found."), "[3]: Key not found.\n"));
         assert!(done(ExpectedReply::Table, "1\n# be_id be_name\n"));
-        let number = ExpectedReply::Number("New version created: ").judge("[6]: New version created: 12\n");
+        let number = ExpectedReply::Number("New version created: ").check("[6]: New version created: 12\n");
         assert_eq!(number.ok().and_then(|it| number_behind(it, "New version created: ")), Some(12));
     }
 }

@@ -61,14 +61,15 @@ impl SocketError {
 
 /// A connection in interactive mode. After an error it is of no use: what it says next may belong to a command of before.
 #[derive(Debug)]
-pub struct Socket {
+pub struct RuntimeApiConnection {
     stream: UnixStream,
     replies: ReplySplitter,
 }
 
-impl Socket {
-    pub async fn connect(path: &Path) -> Result<Socket, SocketError> {
-        let mut socket = Socket { stream: open(path).await?, replies: ReplySplitter::default() };
+impl RuntimeApiConnection {
+    pub async fn connect(path: &Path) -> Result<RuntimeApiConnection, SocketError> {
+        let mut socket =
+            RuntimeApiConnection { stream: open(path).await?, replies: ReplySplitter::default() };
         // Errors then have numbers; and it does not end while nothing is to do.
         let begin = ["prompt", "set severity-output number", "set timeout cli 1d"];
         for line in begin {
@@ -234,7 +235,7 @@ impl Socket {
             let command = || line.text.clone();
             results.push(match is_sent {
                 false => Err(SocketError::Unsendable(command())),
-                true => match line.expected.judge(&self.reply(&line.text).await?) {
+                true => match line.expected.check(&self.reply(&line.text).await?) {
                     Ok(words) => Ok(words.to_owned()),
                     Err(refusal) => Err(SocketError::Refused { command: command(), refusal }),
                 },

@@ -16,7 +16,7 @@ use seaway_haproxy::{
     Document, Version,
     document::*,
     process::{Haproxy, Options},
-    runtime::Socket,
+    runtime::RuntimeApiConnection,
     words::{Folder, Key, Label, Text},
 };
 use seaway_testkit::traffic::Member;
@@ -89,8 +89,10 @@ impl Place {
         served.map_err(|it| it.to_string())
     }
 
-    pub(crate) fn socket(&self) -> Socket {
-        self.runtime.block_on(Socket::connect(&self.run().join("worker.sock"))).expect("it answers")
+    pub(crate) fn socket(&self) -> RuntimeApiConnection {
+        self.runtime
+            .block_on(RuntimeApiConnection::connect(&self.run().join("worker.sock")))
+            .expect("it answers")
     }
 
     /// One HTTP and one HTTPS frontend, and so many backends, the first of which serves `shop.example`.
@@ -202,7 +204,7 @@ fn frontend(at: SocketAddr, tls: Option<BindTls>) -> Frontend {
         connections: None,
         new_per_second: None,
         timeouts: ClientTimeouts { request: MINUTE, keep_alive: MINUTE, idle: MINUTE, half_closed: MINUTE },
-        routing: Routing::Http(HttpRouting {
+        routing: Routing::Http(HttpFrontendOptions {
             exact: label("exact.map"),
             prefix: label("prefix.map"),
             suffix: label("suffix.map"),

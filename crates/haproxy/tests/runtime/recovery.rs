@@ -194,7 +194,7 @@ fn what_a_reload_brought_that_was_given_up_does_not_stay() {
     until("what was refused is not served", || {
         let servers = place.runtime.block_on(async {
             let path = place.run().join("worker.sock");
-            seaway_haproxy::runtime::Socket::connect(&path).await.ok()?.servers().await.ok()
+            seaway_haproxy::runtime::RuntimeApiConnection::connect(&path).await.ok()?.servers().await.ok()
         });
         let is_settled = haproxy.report().borrow().reloads.contains_key(&ReloadReason::Drift);
         is_settled && servers.is_some_and(|it| !it.contains_key(&added))

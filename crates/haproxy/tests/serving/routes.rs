@@ -1,7 +1,7 @@
 //! Maps and choices find the same rule as our own data plane does, whatever the rules are.
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use seaway_haproxy::document::{Condition, Document, HttpRouting, MapMatch, Routing};
+use seaway_haproxy::document::{Condition, Document, HttpFrontendOptions, MapMatch, Routing};
 use seaway_model::load_balancer::{HostPattern, Match, PathMatch, Rule, TextMatch};
 use seaway_snapshot::{RequestParts, Routes};
 
@@ -40,7 +40,7 @@ impl RequestParts for Asked {
 }
 
 /// What HAProxy does with the maps, as its manual says it.
-fn look(document: &Document, routing: &HttpRouting, asked: &Asked) -> Option<String> {
+fn look(document: &Document, routing: &HttpFrontendOptions, asked: &Asked) -> Option<String> {
     let host = asked.host.to_ascii_lowercase();
     let map = |name| &document.maps[name];
     let find = |name, text: &str| -> Option<&str> {

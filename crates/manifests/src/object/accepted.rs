@@ -145,7 +145,11 @@ mod tests {
             "endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["169.254.169.254"]}, {"addresses": ["one.two"]}]}"#;
         let read = accepted(Kind::EndpointSlice, json).expect("is followed");
         let Some(Fact::Endpoints(slice)) = read.object.facts.first() else { panic!("{read:?}") };
-        assert_eq!(slice.endpoints.len(), 1, "neither a link-local one, nor what is no address: {slice:?}");
+        assert_eq!(
+            slice.endpoints.len(),
+            1,
+            "neither a link-local one, nor what is not an address: {slice:?}"
+        );
         assert_eq!(read.left_out.len(), 2);
         let many: Vec<String> = (0..1001).map(|_| r#"{"addresses": ["10.0.0.1"]}"#.to_owned()).collect();
         let json = json.replace(r#"[{"addresses": ["10.0.0.1"]}, {"addresses": ["169.254.169.254"]}, {"addresses": ["one.two"]}]"#, &format!("[{}]", many.join(",")));
@@ -232,7 +236,7 @@ mod tests {
             assert_eq!((it.hosts.len(), it.rules.len()), (read, rules), "{hosts}: {it:?}");
             assert_eq!(left_out.is_empty(), hosts == "[]", "{hosts}: {left_out:?}");
         }
-        assert!(route(r#"{"rules": {"a": 1}}"#).0.rules.is_empty(), "what is no list is not everything");
+        assert!(route(r#"{"rules": {"a": 1}}"#).0.rules.is_empty(), "what is not a list is not everything");
     }
 
     #[test]

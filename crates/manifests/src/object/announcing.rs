@@ -93,7 +93,7 @@ fn made(root: &Field<'_>, kind: Kind, says: Option<AnnouncementSpec>) -> Option<
         for fault in unknown_fields_at(kind, &["spec"], node, "spec") {
             let message = fault
                 .message
-                .replace(", which is ignored", ": what is not understood as a whole is not used");
+                .replace(", which is ignored", ": the whole object is ignored until it is removed");
             unknown.push(ValidationError { message, ..fault });
         }
         root.add_errors(unknown);

@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn names_are_judged_as_the_api_server_does() {
-        type Judge = fn(&str) -> Vec<String>;
-        let table: &[(Judge, &[&str], &[&str])] = &[
+        type Validator = fn(&str) -> Vec<String>;
+        let table: &[(Validator, &[&str], &[&str])] = &[
             (dns1123_label, &["a", "1a", "123-abc", "my-name"], &["", "-a", "a-", "A", "a.b", "a_b", "Ä"]),
             (dns1123_subdomain, &["a", "a.b", "1.2"], &["", ".", "a..b", "a.", "A.b"]),
             (domain_name, &["a.b", "a.b."], &["a", "a.b..", ""]),

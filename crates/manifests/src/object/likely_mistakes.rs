@@ -123,7 +123,7 @@ impl Object {
 
 /// The end of a message about an object that is closed for it.
 pub const UNTIL_CORRECTED: &str =
-    ". It protects, so nothing of this object is served until this is corrected";
+    ". This setting restricts access, so nothing of this object is served until it is corrected";
 
 fn labels(node: &Node, misses: &mut LikelyMistakes) {
     for it in written_entries(node, "labels").iter().filter(|it| it.key.starts_with(OURS)) {
@@ -249,7 +249,7 @@ fn app_protocols(field: &str, node: &Node) -> Vec<ValidationError> {
         let long = PROTOCOLS.into_iter().filter(|it| it.len() >= 4).collect::<Vec<_>>();
         if let Some(near) = nearest(&lower, &long) {
             let message = format!(
-                "{written:?} is no protocol that Seaway knows, and is served as plain TCP (did you mean {near:?}?)"
+                "{written:?} is not a protocol that Seaway knows, and is served as plain TCP (did you mean {near:?}?)"
             );
             faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
         }

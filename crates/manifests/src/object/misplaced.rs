@@ -20,7 +20,7 @@ const NARROWING: [&str; 7] =
     ["hostnames", "hostname", "hosts", "host", "rules", "parentRefs", "loadBalancerSourceRanges"];
 /// The end of a message about a route that is not used for it.
 pub const NOT_USED: &str =
-    ". It may protect the route, or narrow it, so the route is not used as it is written here";
+    ". It may restrict access to the route, or narrow it, so the route is not used as it is written here";
 
 /// What is said where an unknown field closes its object; nothing, where the rest of the object counts.
 pub(super) fn closing_error(

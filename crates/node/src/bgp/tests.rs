@@ -94,7 +94,7 @@ fn a_session_has_its_password_or_none_is_begun() {
 
     let status = Status { wanted: ["refused".into()].into(), lacking, ..Status::default() };
     let report = status.report(&BgpReport::default());
-    assert_eq!(report.peers["refused"].what, PeerProgress::NoPassword);
+    assert_eq!(report.peers["refused"].what, BgpSessionState::NoPassword);
 }
 
 #[test]
@@ -148,13 +148,13 @@ fn a_host_that_is_drained_asks_routers_to_prefer_others_for_a_second_before_it_w
 fn what_is_wrong_with_a_session_is_told_until_it_is_established() {
     let idle = |why: &str| SessionState::Idle { why: why.into() };
     for (session, error, what, detail) in [
-        (SessionState::Established, None, PeerProgress::Established, ""),
-        (SessionState::Established, Some("BFD is not up"), PeerProgress::Established, "BFD is not up"),
-        (SessionState::Connect, None, PeerProgress::Connecting, ""),
-        (idle(""), None, PeerProgress::Connecting, ""),
-        (idle("no neighbour behind eth1"), None, PeerProgress::Failed, "no neighbour behind eth1"),
-        (idle("waits"), Some("connection refused"), PeerProgress::Failed, "connection refused"),
-        (SessionState::OpenSent, Some("AS mismatch"), PeerProgress::Failed, "AS mismatch"),
+        (SessionState::Established, None, BgpSessionState::Established, ""),
+        (SessionState::Established, Some("BFD is not up"), BgpSessionState::Established, "BFD is not up"),
+        (SessionState::Connect, None, BgpSessionState::Connecting, ""),
+        (idle(""), None, BgpSessionState::Connecting, ""),
+        (idle("no neighbour behind eth1"), None, BgpSessionState::Failed, "no neighbour behind eth1"),
+        (idle("waits"), Some("connection refused"), BgpSessionState::Failed, "connection refused"),
+        (SessionState::OpenSent, Some("AS mismatch"), BgpSessionState::Failed, "AS mismatch"),
     ] {
         let report = peer_report(&state(session.clone(), error));
         assert_eq!((report.what, report.detail.as_str()), (what, detail), "{session:?} {error:?}");

@@ -42,7 +42,7 @@ fn understood(call: &Call, answer: HttpReply, id: &str) -> Result<Reply, Error> 
             Err(no_openstack(call, &answer, &format!("a redirection to {there}")))
         }
         (status, body) if status >= 400 => Err(refused(call, &HttpReply { body, ..answer }, id)),
-        (_, body) => Err(no_openstack(call, &HttpReply { body, ..answer }, "something that is no JSON")),
+        (_, body) => Err(no_openstack(call, &HttpReply { body, ..answer }, "something that is not JSON")),
     }
 }
 

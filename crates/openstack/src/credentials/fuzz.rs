@@ -43,7 +43,7 @@ pub fn clouds(bytes: &[u8]) {
             Value::List(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
             Value::Map(entries) => waiting.extend(entries.iter().map(|entry| (&entry.value, depth + 1))),
             Value::Null | Value::Text(_) => {}
-            Value::Bool(_) | Value::Int(_) | Value::Float(_) => panic!("{node:?} is no text"),
+            Value::Bool(_) | Value::Int(_) | Value::Float(_) => panic!("{node:?} is not text"),
         }
     }
     assert!(nodes <= text.len() + EXPANDED, "{nodes} values of {} bytes", text.len());

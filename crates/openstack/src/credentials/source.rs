@@ -73,7 +73,7 @@ impl Source {
             Source::Given(credentials) => Ok(given(credentials)),
             Source::Told(told) => Ok(given(&told.borrow())),
         };
-        outcome.map_err(|error| error.doing("read the credentials"))
+        outcome.map_err(|error| error.with_operation("read the credentials"))
     }
 }
 

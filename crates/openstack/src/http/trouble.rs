@@ -30,7 +30,7 @@ impl AttemptError {
     }
 
     pub(super) fn no_url(ask: &HttpRequest<'_>, source: impl Cause + Send + Sync + 'static) -> AttemptError {
-        let error = Error::new(Class::Credentials, format!("{:?} is no URL", ask.url))
+        let error = Error::new(Class::Credentials, format!("{:?} is not a URL", ask.url))
             .with_fix(format!("the address comes from {}", ask.address_from))
             .with_source(source);
         AttemptError::unsent(error)

@@ -48,11 +48,11 @@ pub(crate) async fn sign_in(
     number: u64,
 ) -> Result<Session, Error> {
     let transport = Transport::new(&credentials, context.settings.timing.connect)
-        .map_err(|error| error.doing("sign in"))?;
+        .map_err(|error| error.with_operation("sign in"))?;
     let left = Mutex::new(TimeBudget::of(context.settings.timing.within(credentials.timeout)));
     let keystone = Keystone { context, credentials: &credentials, transport: &transport, left };
     let span = tracing::debug_span!("openstack", service = "identity", operation = "sign in", number);
-    let outcome = keystone.enter().instrument(span).await.map_err(|error| error.doing("sign in"));
+    let outcome = keystone.enter().instrument(span).await.map_err(|error| error.with_operation("sign in"));
     context.settings.metrics.count_sign_in(outcome.as_ref().err());
     let (grant, asked) = outcome?;
     tracing::debug!(url = asked.url, user = grant.user.name, "signed in");

@@ -15,7 +15,7 @@ pub struct Id<T> {
 
 /// What cannot be an id: it would address something else than one object.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0:?} is no id")]
+#[error("{0:?} is not a valid id")]
 pub struct InvalidId(String);
 
 const LONGEST: usize = 255;

@@ -23,7 +23,7 @@ impl<R: Creatable> Collection<R> {
     pub async fn create(&self, new: &R::New) -> Result<R, Error> {
         let body = wrap_body::<R>(new);
         let sent = R::NAMES.key.map_or(&body, |key| body.get(key).unwrap_or(&NOTHING));
-        let likeness = SentFields::of::<R>(sent);
+        let sent_fields = SentFields::of::<R>(sent);
         let mut lost: Option<Error> = None;
         for _ in 0..ATTEMPTS {
             let call = self.call(Method::POST, R::NAMES.create, None).body(body.clone());
@@ -34,10 +34,10 @@ impl<R: Creatable> Collection<R> {
             let unknown = error.class() == &Class::Lost;
             // The first one may have been done after we looked: then it is what stands in the way now.
             let in_the_way = lost.is_some() && is_conflict(error.class());
-            let Some(likeness) = likeness.as_ref().filter(|_| unknown || in_the_way) else {
+            let Some(sent_fields) = sent_fields.as_ref().filter(|_| unknown || in_the_way) else {
                 return Err(error);
             };
-            match self.look_for(likeness).await {
+            match self.look_for(sent_fields).await {
                 Ok(Some(made)) => return Ok(made),
                 Ok(None) if unknown => lost = Some(error),
                 Ok(None) => return Err(error),
@@ -65,22 +65,22 @@ impl<R: Creatable> Collection<R> {
             Error::new(
                 Class::Lost,
                 format!(
-                    "the {} {which} was created, but Seaway cannot read the response to its creation",
+                    "the {} {which} was created, but Seaway cannot read the response to its creation; Seaway looks for it \
+                     before it creates another one",
                     R::NAMES.one
                 ),
             )
-            .with_fix("look for it before you create another one")
             .during(&self.call(Method::POST, R::NAMES.create, None))
             .with_request_id(request)
             .with_source(error)
         })
     }
 
-    async fn look_for(&self, likeness: &SentFields) -> Result<Option<R>, Error> {
+    async fn look_for(&self, sent_fields: &SentFields) -> Result<Option<R>, Error> {
         for pause in LOOKS {
             self.cloud.clock().sleep(pause).await;
-            let mut found: Vec<ListedObject<R>> = self.list(likeness.query()).await?;
-            found.retain(|it| likeness.fits(&it.fields) && !is_going(&it.fields));
+            let mut found: Vec<ListedObject<R>> = self.list(sent_fields.query()).await?;
+            found.retain(|it| sent_fields.fits(&it.fields) && !is_going(&it.fields));
             match found.len() {
                 0 => continue,
                 1 => return found.pop().map(ListedObject::understood).transpose(),
@@ -92,7 +92,7 @@ impl<R: Creatable> Collection<R> {
                         ids.join(", ")
                     );
                     return Err(Error::new(Class::Ambiguous, message)
-                        .doing(R::NAMES.create)
+                        .with_operation(R::NAMES.create)
                         .with_fix("delete those that are not needed"));
                 }
             }
@@ -115,7 +115,7 @@ struct ListedObject<R> {
 }
 
 impl<R: Resource> View for ListedObject<R> {
-    type Viewed = R;
+    type Resource = R;
     const FIELDS: &'static [&'static str] = &[];
 
     fn id(&self) -> &Id<R> {
@@ -240,7 +240,7 @@ mod tests {
         IdentifyingFields::Marks(&["name", "description", "tags", "vip_subnet_id"]);
     const RULE: IdentifyingFields = IdentifyingFields::Nature(&["group", "protocol", "port"]);
 
-    fn likeness(known_by: IdentifyingFields, sent: &Value) -> Option<SentFields> {
+    fn sent_fields(known_by: IdentifyingFields, sent: &Value) -> Option<SentFields> {
         SentFields::by(known_by, |field, text| (field != "port").then(|| text.to_owned()), sent)
     }
 
@@ -254,14 +254,14 @@ mod tests {
             (RULE, json!({"group": "g"}), true),
             (RULE, json!({}), false),
         ] {
-            assert_eq!(likeness(known_by, &sent).is_some(), looked_for, "{sent}");
+            assert_eq!(sent_fields(known_by, &sent).is_some(), looked_for, "{sent}");
         }
     }
 
     #[test]
     fn only_what_can_be_sought_is_a_filter() {
         let sent = json!({"group": "g", "protocol": null, "port": 80});
-        let query = likeness(RULE, &sent).expect("it has a group").query();
+        let query = sent_fields(RULE, &sent).expect("it has a group").query();
         assert_eq!(query, Query::all().with("group", "g"));
     }
 
@@ -287,7 +287,7 @@ mod tests {
             (RULE, &json!({"group": "g"}), json!({"group": "g", "port": 80}), false),
         ] {
             let Value::Object(told) = told else { unreachable!("written above") };
-            assert_eq!(likeness(known_by, sent).expect("marks").fits(&told), fits, "{sent} {told:?}");
+            assert_eq!(sent_fields(known_by, sent).expect("marks").fits(&told), fits, "{sent} {told:?}");
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
             (json!({"address": "fd00::2", "listeners": [{"id": "l"}]}), false),
         ] {
             let Value::Object(told) = told else { unreachable!("written above") };
-            assert_eq!(likeness(CHILD, &sent).expect("it is unique").fits(&told), fits, "{told:?}");
+            assert_eq!(sent_fields(CHILD, &sent).expect("it is unique").fits(&told), fits, "{told:?}");
         }
     }
 }

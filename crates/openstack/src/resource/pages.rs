@@ -17,7 +17,7 @@ pub struct Pages<V: View> {
     cursor: Option<Cursor>,
     /// The ids of the last page in their order: each may serve as the marker, should those after it be deleted. Further
     /// and further back, so that few calls find one that is left.
-    last: Vec<Id<V::Viewed>>,
+    last: Vec<Id<V::Resource>>,
     /// All that were told: Neutron begins anew, and says nothing, when the object is gone after which a page begins.
     seen: HashSet<Arc<str>>,
     fresh: usize,
@@ -100,8 +100,8 @@ impl<V: View> Pages<V> {
         if next.is_some() && self.stale > self.fresh.max(1) {
             let why = "the pages of the list form a loop: the last page links to an earlier one".to_owned();
             return Err(unexpected_reply(
-                V::Viewed::SERVICE,
-                V::Viewed::NAMES.list,
+                V::Resource::SERVICE,
+                V::Resource::NAMES.list,
                 &FieldError { field: String::new(), why },
             ));
         }
@@ -114,7 +114,7 @@ impl<V: View> Pages<V> {
         let mut all = Vec::new();
         while let Some(page) = self.next().await? {
             if let Some(broken) = page.broken.into_iter().next() {
-                return Err(broken.as_error::<V::Viewed>());
+                return Err(broken.as_error::<V::Resource>());
             }
             all.extend(page.items);
         }
@@ -122,7 +122,8 @@ impl<V: View> Pages<V> {
     }
 
     fn call(&self) -> Call {
-        let mut call = Call::new(V::Viewed::SERVICE, Method::GET, V::Viewed::NAMES.list, self.path.clone());
+        let mut call =
+            Call::new(V::Resource::SERVICE, Method::GET, V::Resource::NAMES.list, self.path.clone());
         call.query.clone_from(&self.query.pairs);
         for field in V::FIELDS {
             call = call.query("fields", *field);
@@ -151,18 +152,18 @@ impl UnreadableObject {
 }
 
 pub(crate) fn one_page<V: View>(mut body: Value) -> Result<Page<V>, Error> {
-    let keys = V::Viewed::NAMES.keys;
+    let keys = V::Resource::NAMES.keys;
     let Some(Value::Array(objects)) = body.get_mut(keys).map(Value::take) else {
-        let why = "is no list".to_owned();
+        let why = "is not a list".to_owned();
         return Err(unexpected_reply(
-            V::Viewed::SERVICE,
-            V::Viewed::NAMES.list,
+            V::Resource::SERVICE,
+            V::Resource::NAMES.list,
             &FieldError { field: keys.to_owned(), why },
         ));
     };
     let mut page = Page { items: Vec::with_capacity(objects.len()), broken: Vec::new() };
     for object in objects {
-        let id = object.get(V::Viewed::ID).and_then(Value::as_str).map(Arc::from);
+        let id = object.get(V::Resource::ID).and_then(Value::as_str).map(Arc::from);
         match Fields::of(object).and_then(V::read) {
             Ok(item) => page.items.push(item),
             Err(wrong) => page.broken.push(UnreadableObject { id, wrong }),

@@ -66,7 +66,7 @@ macro_rules! resource {
         }
 
         impl $crate::resource::View for $name {
-            type Viewed = $name;
+            type Resource = $name;
             const FIELDS: &'static [&'static str] = &[];
 
             fn id(&self) -> &$crate::resource::Id<$name> {
@@ -177,7 +177,7 @@ macro_rules! view {
         }
 
         impl $crate::resource::View for $name {
-            type Viewed = $of;
+            type Resource = $of;
             const FIELDS: &'static [&'static str] = &[
                 <$of as $crate::resource::Resource>::ID,
                 $($crate::resource::wire!($f $($wire)?),)*

@@ -32,7 +32,7 @@ impl<R: Resource> Collection<R> {
                     ResourceState::Failed(why) => return Err(failed::<R>(id, &why)),
                     ResourceState::Gone => {
                         let gone = format!("the {} {id} is gone", R::NAMES.one);
-                        return Err(Error::new(Class::NotFound, gone).doing(R::NAMES.read));
+                        return Err(Error::new(Class::NotFound, gone).with_operation(R::NAMES.read));
                     }
                 },
                 Err(error) => waiting.bear(error)?,
@@ -68,7 +68,8 @@ impl<R: Resource> Collection<R> {
 }
 
 fn failed<R: Resource>(id: &Id<R>, why: &str) -> Error {
-    Error::new(Class::Failed, format!("the {} {id} has failed: {why}", R::NAMES.one)).doing(R::NAMES.read)
+    Error::new(Class::Failed, format!("the {} {id} has failed: {why}", R::NAMES.one))
+        .with_operation(R::NAMES.read)
 }
 
 struct StateWaiter<'a, R> {
@@ -117,7 +118,7 @@ impl<'a, R: Resource> StateWaiter<'a, R> {
                 self.patience.as_secs(),
                 self.told
             );
-            return Err(Error::new(Class::Timeout, message).doing(R::NAMES.read));
+            return Err(Error::new(Class::Timeout, message).with_operation(R::NAMES.read));
         };
         clock.sleep(self.pause.min(left)).await;
         self.pause = self.pause.saturating_mul(3).checked_div(2).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);

@@ -204,9 +204,9 @@ async fn balancers(cloud: &Cloud, wanted: &LoadBalancerFilter) -> Result<Vec<Loa
 pub async fn list_decodable<V>(cloud: &Cloud, query: Query) -> Result<Vec<V>, Error>
 where
     V: View,
-    V::Viewed: Resource<Parent = ()>,
+    V::Resource: Resource<Parent = ()>,
 {
-    let mut pages = cloud.all::<V::Viewed>().pages::<V>(query);
+    let mut pages = cloud.all::<V::Resource>().pages::<V>(query);
     let mut all = Vec::new();
     while let Some(page) = pages.next().await? {
         all.extend(page.items);
@@ -249,7 +249,7 @@ fn told<T>(result: Result<Vec<T>, Error>, failed: &mut Vec<Error>) -> Vec<T> {
     })
 }
 
-fn by_id<V: View>(all: Vec<V>) -> BTreeMap<Id<V::Viewed>, V> {
+fn by_id<V: View>(all: Vec<V>) -> BTreeMap<Id<V::Resource>, V> {
     all.into_iter().map(|it| (it.id().clone(), it)).collect()
 }
 

@@ -80,7 +80,7 @@ fn limit(limits: &Result<Limits, Error>, names: &[&str]) -> Result<i64, Error> {
 
 /// Sums over a list that may be long, a page at a time: how many there are, and how much each has.
 async fn count<V: View>(
-    of: Collection<V::Viewed>,
+    of: Collection<V::Resource>,
     query: Query,
     each: impl Fn(&V) -> usize,
     progress: &Progress,
@@ -91,7 +91,7 @@ async fn count<V: View>(
         number = page.broken.len().saturating_add(page.items.len()).saturating_add(number);
         sum = page.items.iter().map(&each).fold(sum, usize::saturating_add);
         if number >= 1000 {
-            progress(&format!("{}: {number} so far", <V::Viewed as Resource>::NAMES.list));
+            progress(&format!("{}: {number} so far", <V::Resource as Resource>::NAMES.list));
         }
     }
     Ok((number as u64, sum as u64))

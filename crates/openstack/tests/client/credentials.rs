@@ -336,7 +336,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
         (with("    verify: perhaps"), "./clouds.yaml:7: verify: \"perhaps\" is neither true nor false"),
         (
             with("    api_timeout: soon"),
-            "./clouds.yaml:7: api_timeout: \"soon\" is no time, such as 30 (seconds), 1m30s, 500ms",
+            "./clouds.yaml:7: api_timeout: \"soon\" is not a duration, such as 30 (seconds), 1m30s, 500ms",
         ),
         (
             with("    key: k.pem"),

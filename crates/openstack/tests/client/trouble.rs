@@ -258,7 +258,7 @@ async fn an_address_where_nobody_answers_says_so() {
         quick(),
         "http://[::1/v3",
         Class::Credentials,
-        "sign in: \"http://[::1/v3/auth/tokens\" is no URL; the address comes from auth_url (as given)",
+        "sign in: \"http://[::1/v3/auth/tokens\" is not a URL; the address comes from auth_url (as given)",
     )
     .await;
 }

@@ -90,7 +90,8 @@ pub(super) const ROWS: &[Row] = &[
         help: "headers of the answer of seaway.dev/forward-auth that members get, and that no client can set: X-User,X-Groups",
         set: |wishes, text| {
             let headers = list(text, told_header)?;
-            let needs = || format!("this annotation needs {FORWARD_AUTH}, which names the Service to ask");
+            let needs =
+                || format!("this annotation needs {FORWARD_AUTH}, which names the authentication Service");
             wishes.http.forward_auth.as_mut().ok_or_else(needs)?.headers = headers;
             Ok(())
         },

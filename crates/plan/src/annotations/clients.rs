@@ -31,7 +31,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CLIENT_RATE],
         help: "how many requests of one client are served in a second, at each host; one more gets 429. A number from 1 to 1000000; \
-               0 is no limit",
+               0 means no limit",
         set: |wishes, text| {
             let per_second: u32 = number(text, 0..=MOST)?;
             let rate =

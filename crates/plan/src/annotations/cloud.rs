@@ -106,54 +106,54 @@ pub(crate) fn gives_away(annotations: &Labels) -> bool {
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[INTERNAL, "service.beta.kubernetes.io/openstack-internal-load-balancer"],
-        help: "true: no floating IP (clouds)",
+        help: "true: no floating IP (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.internal = Some(it)),
     },
     Row {
         names: &[CLOUD_CLASS, theirs!("class")],
-        help: "a [LoadBalancerClass] of cloud.conf (clouds)",
+        help: "a [LoadBalancerClass] of cloud.conf (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.class = Some(it)),
     },
     Row {
         names: &["seaway.dev/network", theirs!("network-id")],
-        help: "the id of the network of its VIP (clouds)",
+        help: "the id of the network of the VIP (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.place.network = Some(it)),
     },
     Row {
         names: &["seaway.dev/subnet", theirs!("subnet-id")],
-        help: "the id of the subnet of its VIP (clouds)",
+        help: "the id of the subnet of the VIP (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.place.subnet = Some(it)),
     },
     Row {
         names: &["seaway.dev/member-subnet", theirs!("member-subnet-id")],
-        help: "the id of the subnet that members are in (clouds)",
+        help: "the id of the subnet that members are in (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.place.member_subnet = Some(it)),
     },
     Row {
         names: &["seaway.dev/port", theirs!("port-id")],
-        help: "the id of an existing port, whose address becomes the VIP (clouds)",
+        help: "the id of an existing port, whose address becomes the VIP (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.port = Some(it)),
     },
     Row {
         names: &[NAMED, theirs!("load-balancer-id")],
-        help: "the id of an existing load balancer, which the Service adopts or shares (clouds)",
+        help: "the id of an existing load balancer, which the Service adopts or shares (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.named = Some(it)),
     },
     Row {
         names: &["seaway.dev/floating-network", theirs!("floating-network-id")],
-        help: "the id of the network that its floating IP comes from (clouds)",
+        help: "the id of the network to take the floating IP from (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.place.floating_network = Some(it)),
     },
     Row {
         names: &["seaway.dev/floating-subnet-tags", theirs!("floating-subnet-tags")],
-        help: "tags of subnets that its floating IP may come from: a,b any; &a,b all; !a none (clouds)",
+        help: "tags of the subnets that the floating IP may come from: a,b any; &a,b all; !a none (Octavia only)",
         set: |wishes, text| {
             named(text).map(|it| wishes.cloud.place.floating_subnet = Some(FloatingSubnet::Tagged(it)))
         },
     },
     Row {
         names: &["seaway.dev/floating-subnet-name", theirs!("floating-subnet")],
-        help: "names of subnets that its floating IP may come from: public-*, public-{a,b}, ~public-[0-9]+, !private-*; with tags, both must match (clouds)",
+        help: "names of the subnets that the floating IP may come from: public-*, public-{a,b}, ~public-[0-9]+, !private-*; with tags, both must match (Octavia only)",
         set: |wishes, text| {
             let name = named(text)?;
             let subnet = &mut wishes.cloud.place.floating_subnet;
@@ -163,7 +163,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/floating-subnet", theirs!("floating-subnet-id")],
-        help: "the id of the subnet that its floating IP comes from (clouds)",
+        help: "the id of the subnet to take the floating IP from (Octavia only)",
         set: |wishes, text| {
             named(text).map(|it| wishes.cloud.place.floating_subnet = Some(FloatingSubnet::Id(it)))
         },
@@ -171,7 +171,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[FORWARDED_FOR, theirs!("x-forwarded-for")],
         help: "true: HTTP is spoken, and members get the client's address in X-Forwarded-For; of single ports, by \
-            number or name: 443:true,80:false (clouds)",
+            number or name: 443:true,80:false (Octavia only)",
         set: |wishes, text| {
             wishes.http.ask(PerPort::read(text, yes_or_no)?);
             Ok(())
@@ -179,133 +179,133 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/keep-floating-ip", theirs!("keep-floatingip")],
-        help: "true: keep the floating IP when the Service is deleted (clouds)",
+        help: "true: keep the floating IP when the Service is deleted (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.keep_floating = it),
     },
     Row {
         names: &[TLS_CONTAINER, theirs!("default-tls-container-ref")],
-        help: "the reference of a container or secret of Barbican: its certificate is shown, TLS ends here; of single ports: 443:REFERENCE,8443:REFERENCE (clouds)",
+        help: "the reference of a container or secret of Barbican: its certificate is shown, TLS ends here; of single ports: 443:REFERENCE,8443:REFERENCE (Octavia only)",
         set: |wishes, text| PerPort::read(text, named).map(|it| wishes.cloud.tls_container = it),
     },
     Row {
         names: &["seaway.dev/metrics-port"],
-        help: "a port where Prometheus reads the load balancer's metrics (clouds)",
+        help: "a port where Prometheus reads the load balancer's metrics (Octavia only)",
         set: |wishes, text| number(text, 1..=65_535).map(|it| wishes.cloud.metrics = Some(it)),
     },
     Row {
         names: &["seaway.dev/provider"],
-        help: "the provider of the load balancer: amphora, ovn or another (clouds)",
+        help: "the provider of the load balancer: amphora, ovn or another (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.provider = Some(it)),
     },
     Row {
         names: &["seaway.dev/rebuild-on-error"],
-        help: "true: a load balancer in ERROR that does not recover is created again, with its addresses (clouds)",
+        help: "true: a load balancer in ERROR that does not recover is created again, with its addresses (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild = Some(it)),
     },
     Row {
         names: &["seaway.dev/rebuild-on-change"],
-        help: "true: recreate the load balancer, with its addresses, when a setting changes that it can only be given at its creation (clouds)",
+        help: "true: recreate the load balancer, with its addresses, when a setting changes that it can only be given at its creation (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.remake = it),
     },
     Row {
         names: &["seaway.dev/apply-configuration"],
-        help: "true: also apply to its load balancer what cloud.conf removes: members by node-selector and address-sort-order, listeners by default-tls-container-ref (clouds)",
+        help: "true: also apply to the load balancer what cloud.conf removes: members by node-selector and address-sort-order, listeners by default-tls-container-ref (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.apply = it),
     },
     Row {
         names: &["seaway.dev/pause"],
-        help: "true: change nothing of this Service in the cloud until this annotation is removed (clouds)",
+        help: "true: change nothing of this Service in the cloud until this annotation is removed (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.paused = it),
     },
     Row {
         names: &[GIVE_AWAY],
-        help: "true: its load balancer is left as it is, for another controller; kubectl seaway release writes this (clouds; with seaway.dev/octavia as spec.loadBalancerClass)",
+        help: "true: the load balancer is left as it is, for another controller; kubectl seaway release writes this (Octavia only; with seaway.dev/octavia as spec.loadBalancerClass)",
         set: |_, text| yes_or_no(text).map(drop),
     },
     Row {
         names: &[ADOPT],
-        help: "true: with adopt.mode ask, Seaway takes the Service over from the controller that serves it: its load balancer (clouds), or its address on bare metal",
+        help: "true: with adopt.mode ask, Seaway takes the Service over from the controller that serves it: its load balancer (Octavia), or its address on bare metal",
         set: |_, text| yes_or_no(text).map(drop),
     },
     Row {
         names: &["seaway.dev/follow-session-affinity"],
-        help: "true: apply spec.sessionAffinity also to a load balancer that another controller made (clouds)",
+        help: "true: apply spec.sessionAffinity also to a load balancer that another controller made (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.affinity = it),
     },
     Row {
         names: &["seaway.dev/second-family"],
-        help: "true: if another controller made the load balancer with one address, create a second one for the second of spec.ipFamilies (clouds)",
+        help: "true: if another controller made the load balancer with one address, create a second one for the second of spec.ipFamilies (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.second_family = it),
     },
     Row {
         names: &["seaway.dev/flavor", theirs!("flavor-id")],
-        help: "the id of a flavor of load balancers (clouds; when it is made)",
+        help: "the id of a flavor of load balancers (Octavia only; when it is made)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.flavor = Some(it)),
     },
     Row {
         names: &["seaway.dev/availability-zone", theirs!("availability-zone")],
-        help: "the availability zone of the load balancer (clouds; when it is made)",
+        help: "the availability zone of the load balancer (Octavia only; when it is made)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.zone = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-timeout-client", theirs!("timeout-client-data")],
-        help: "milliseconds without data from a client (clouds)",
+        help: "milliseconds without data from a client (Octavia only)",
         set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.client_data = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-timeout-connect", theirs!("timeout-member-connect")],
-        help: "milliseconds to connect to a member (clouds)",
+        help: "milliseconds to connect to a member (Octavia only)",
         set: |wishes, text| {
             number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.member_connect = Some(it))
         },
     },
     Row {
         names: &["seaway.dev/cloud-timeout-member", theirs!("timeout-member-data")],
-        help: "milliseconds without data from a member (clouds)",
+        help: "milliseconds without data from a member (Octavia only)",
         set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.member_data = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-timeout-inspect", theirs!("timeout-tcp-inspect")],
-        help: "milliseconds to wait for the first bytes of a connection: timeout_tcp_inspect (clouds)",
+        help: "milliseconds to wait for the first bytes of a connection: timeout_tcp_inspect (Octavia only)",
         set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.tcp_inspect = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-monitor", theirs!("enable-health-monitor")],
-        help: "true: check members as cloud.conf says; false: do not check them (clouds)",
+        help: "true: check members as cloud.conf says; false: do not check them (Octavia only)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.monitor = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-monitor-delay", theirs!("health-monitor-delay")],
-        help: "seconds from one probe to the next (clouds)",
+        help: "seconds from one probe to the next (Octavia only)",
         set: |wishes, text| {
             number(text, 1..=3600).map(|it| wishes.cloud.check.interval = Some(Duration::from_secs(it)))
         },
     },
     Row {
         names: &["seaway.dev/cloud-monitor-timeout", theirs!("health-monitor-timeout")],
-        help: "seconds that a probe may last (clouds)",
+        help: "seconds that a probe may last (Octavia only)",
         set: |wishes, text| {
             number(text, 1..=3600).map(|it| wishes.cloud.check.timeout = Some(Duration::from_secs(it)))
         },
     },
     Row {
         names: &["seaway.dev/cloud-monitor-rise", theirs!("health-monitor-max-retries")],
-        help: "successes in a row until a member is healthy, 1 to 10 (clouds)",
+        help: "successes in a row until a member is healthy, 1 to 10 (Octavia only)",
         set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.rise = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-monitor-fall", theirs!("health-monitor-max-retries-down")],
-        help: "failures in a row until a member is unhealthy, 1 to 10 (clouds)",
+        help: "failures in a row until a member is unhealthy, 1 to 10 (Octavia only)",
         set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.fall = Some(it)),
     },
     Row {
         names: &["seaway.dev/node-selector", theirs!("node-selector")],
-        help: "labels of Nodes that are members: role=worker,ssd (clouds)",
+        help: "labels of Nodes that are members: role=worker,ssd (Octavia only)",
         set: |wishes, text| selector(text).map(|it| wishes.cloud.nodes = Some(it)),
     },
     Row {
         names: &["seaway.dev/hostname", theirs!("hostname")],
-        help: "a host name that its status has instead of its addresses (clouds)",
+        help: "a host name that the status of the Service has instead of addresses (Octavia only)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.hostname = Some(it)),
     },
 ];

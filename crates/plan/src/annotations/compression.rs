@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[COMPRESS_TYPES],
-        help: "the media types that are compressed, instead of those that are text: text/*,application/json",
+        help: "the media types to compress, in place of the default text types; for example text/*,application/json",
         set: |wishes, text| {
             let types = list(text, media_type)?;
             if types.is_empty() {
@@ -80,7 +80,7 @@ fn media_type(text: &str) -> Result<Name, String> {
         .split_once('/')
         .is_some_and(|(kind, of)| kind != "*" && http::is_token(kind) && (of == "*" || is_name(of)));
     match () {
-        () if !is_one => Err(format!("{text:?} is no media type; write one like text/html, or text/*")),
+        () if !is_one => Err(format!("{text:?} is not a media type; write one like text/html, or text/*")),
         () if is_compressed(&name) => {
             Err(format!("{text:?} is compressed in itself: it would only become longer"))
         }

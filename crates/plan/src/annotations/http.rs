@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Row] = &[
             let said = PerPort::read(text, |it| match it {
                 "http" => Ok(true),
                 "tcp" => Ok(false),
-                _ => Err(format!("{it:?} is no protocol")),
+                _ => Err(format!("{it:?} is not a protocol")),
             })?;
             wishes.http.spoken = said.others().or(wishes.http.spoken);
             wishes.http.spoken_at = said;
@@ -73,7 +73,11 @@ pub(super) const ROWS: &[Row] = &[
             let label = |it: &str| {
                 let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
                 let is_name = !it.is_empty() && it.len() <= 63 && it.bytes().all(plain);
-                if is_name { Ok(Name::from(it)) } else { Err(format!("{it:?} is no name of an entrance")) }
+                if is_name {
+                    Ok(Name::from(it))
+                } else {
+                    Err(format!("{it:?} is not a valid name of an entrance"))
+                }
             };
             let mut named = list(text, label)?;
             if named.is_empty() {
@@ -146,7 +150,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[BODY_SIZE],
-        help: "the largest body of a request, such as 10Mi; 0 is no limit",
+        help: "the largest body of a request, such as 10Mi; 0 means no limit",
         set: |wishes, text| {
             wishes.http.terms.body = Some(limit(size(text)?));
             Ok(())

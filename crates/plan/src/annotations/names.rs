@@ -60,7 +60,7 @@ fn host_name(text: &str) -> Result<Name, String> {
     let is_name = below.rsplit('.').next().is_some_and(|it| it.bytes().any(|it| it.is_ascii_alphabetic()));
     match is_name && below.contains('.') && name.len() <= LONGEST && below.split('.').all(is_label) {
         true => Ok(name.into()),
-        false => Err(format!("{text:?} is no name in DNS")),
+        false => Err(format!("{text:?} is not a valid DNS name")),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) const ADDRESS: &str = "seaway.dev/address";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[BACKENDS],
-        help: "in a folder, the backends: 10.0.0.1:8080 name=a weight=3, 10.0.0.9:8080 backup. In a cluster it has no effect and is a Problem",
+        help: "the backends of a Service in a folder, for example 10.0.0.1:8080 name=a weight=3, 10.0.0.9:8080 backup. In a cluster it is ignored and reported as a Problem",
         set: |_, _| {
             Err("this annotation works in a folder only; in a cluster, write an EndpointSlice".to_owned())
         },
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Row] = &[
                 "random-two" | "random" => Balance::RandomTwo,
                 "source-hash" | "source" | "SOURCE_IP" => Balance::SourceHash,
                 "first" => Balance::First,
-                _ => return Err(format!("{text:?} is no load balancing method")),
+                _ => return Err(format!("{text:?} is not a load balancing method")),
             };
             Ok(())
         },
@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
                 "http" => CheckKind::http(),
                 "grpc" => CheckKind::Grpc { service: "".into() },
                 "udp" => CheckKind::Udp { send: "".into(), expect: None },
-                _ => return Err(format!("{text:?} is no kind of check")),
+                _ => return Err(format!("{text:?} is not a kind of check")),
             };
             wishes.check().kind = kind;
             Ok(())
@@ -178,7 +178,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/health-check-host"],
-        help: "the host name to ask for",
+        help: "the host name that is sent in the request",
         set: |wishes, text| {
             if text.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
                 return Err(format!("{text:?} is not a host name"));
@@ -206,10 +206,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/health-check-service"],
-        help: "the service of gRPC to ask about; without it, all that the member serves",
+        help: "the gRPC service to check; without it, all that the member serves",
         set: |wishes, text| {
             if text.len() > 127 || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
-                return Err(format!("{text:?} is no service of gRPC"));
+                return Err(format!("{text:?} is not a valid gRPC service name"));
             }
             wishes.check().kind = CheckKind::Grpc { service: text.into() };
             Ok(())
@@ -340,7 +340,7 @@ pub(super) const ROWS: &[Row] = &[
                 "v1" | "1" | "true" => Ok(Some(ProxyVersion::V1)),
                 "v2" | "2" => Ok(Some(ProxyVersion::V2)),
                 "none" | "off" | "false" => Ok(None),
-                _ => Err(format!("{it:?} is no version of the PROXY protocol")),
+                _ => Err(format!("{it:?} is not a version of the PROXY protocol")),
             })?;
             wishes.proxy = wishes.proxy_of.others().flatten();
             Ok(())
@@ -369,7 +369,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CONNECTIONS, "loadbalancer.openstack.org/connection-limit"],
         help: "how many connections may be open, of all clients together; each port, address and host counts for itself. One more is \
-               reset (UDP: dropped). At the front door: how many requests may be under way; one more gets 503. 0 and -1 are no limit",
+               reset (UDP: dropped). At the front door: how many requests may be under way; one more gets 503. 0 and -1 mean no limit",
         set: |wishes, text| {
             // Octavia says so what we say by 0.
             wishes.limits.connections = if text == "-1" { None } else { number(text)? };
@@ -379,7 +379,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[RATE],
         help: "how many connections may begin in a second, of all clients together; each port, address and host counts for itself. \
-               One more is reset (UDP: dropped). At the front door: how many requests; one more gets 429. 0 is no limit",
+               One more is reset (UDP: dropped). At the front door: how many requests; one more gets 429. 0 means no limit",
         set: |wishes, text| {
             wishes.limits.new_per_second = number(text)?;
             Ok(())
@@ -388,7 +388,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[MEMBER_CONNECTIONS],
         help: "how many connections of TCP, requests of HTTP, or flows of UDP a member is given at the same time, by each host; \
-               further clients wait in a queue (UDP: are dropped); 0 is no limit",
+               further clients wait in a queue (UDP: are dropped); 0 means no limit",
         set: |wishes, text| {
             let limit = |connections| MemberLimit { connections, wait: QUEUE_TIMEOUT };
             wishes.member_limit = number(text)?.map(limit);
@@ -461,7 +461,7 @@ pub(super) fn positive(text: &str) -> Result<std::time::Duration, String> {
 
 fn percent(text: &str) -> Result<u8, String> {
     let percent = text.trim_end_matches('%').parse::<u8>().ok().filter(|it| *it <= 100);
-    percent.ok_or_else(|| format!("{text:?} is no percentage"))
+    percent.ok_or_else(|| format!("{text:?} is not a percentage"))
 }
 
 fn count(text: &str) -> Result<u8, String> {

@@ -208,7 +208,7 @@ pub fn hsts(text: &str) -> Result<u32, String> {
 pub(super) fn name(text: &str) -> Result<Name, String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if text.is_empty() || text.len() > 253 || !text.bytes().all(plain) {
-        return Err(format!("{text:?} is no name of a Secret in the same namespace"));
+        return Err(format!("{text:?} is not a valid name of a Secret in the same namespace"));
     }
     Ok(text.into())
 }

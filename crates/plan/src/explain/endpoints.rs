@@ -146,7 +146,7 @@ impl Scene<'_> {
         let ip = match &endpoint.at {
             EndpointAddress::Name(_) if members.any(|it| is_at(endpoint, it)) => return None,
             EndpointAddress::Name(_) => {
-                return Some("not used yet: the name has no answer; seaway run asks for it".to_owned());
+                return Some("not used yet: the name has no answer; seaway run resolves it".to_owned());
             }
             EndpointAddress::Ip(ip) => *ip,
         };

@@ -14,15 +14,15 @@ use super::guest::RoutePrecedence;
 
 /// What a request would have to be. Two claims that are equal are for the same requests, and only one can have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Claim {
+pub(super) struct RouteClaim {
     /// At which entrance of the front door; `None` is the main one.
     entrance: Option<Name>,
     host: Option<HostPattern>,
     asked: Match,
 }
 
-impl Claim {
-    pub(super) fn new(host: Option<&HostPattern>, asked: &Match) -> Claim {
+impl RouteClaim {
+    pub(super) fn new(host: Option<&HostPattern>, asked: &Match) -> RouteClaim {
         let mut asked = asked.clone();
         asked.path = Some(match asked.path.take() {
             Some(PathMatch::Prefix(path)) => PathMatch::Prefix(path.trim_end_matches('/').into()),
@@ -34,11 +34,11 @@ impl Claim {
         }
         asked.headers.sort();
         asked.query.sort();
-        Claim { entrance: None, host: host.cloned(), asked }
+        RouteClaim { entrance: None, host: host.cloned(), asked }
     }
 
-    pub(super) fn at(self, entrance: Option<&Name>) -> Claim {
-        Claim { entrance: entrance.cloned(), ..self }
+    pub(super) fn at(self, entrance: Option<&Name>) -> RouteClaim {
+        RouteClaim { entrance: entrance.cloned(), ..self }
     }
 
     pub(super) fn host(&self) -> Option<&HostPattern> {
@@ -51,7 +51,7 @@ impl Claim {
 }
 
 /// `shop.example/cart`, as people would say it.
-impl fmt::Display for Claim {
+impl fmt::Display for RouteClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(method) = &self.asked.method {
             write!(f, "{method} ")?;
@@ -83,14 +83,14 @@ impl fmt::Display for Claim {
 
 /// All claims, each with those who make it: the first has it.
 #[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<Claim, BTreeSet<RoutePrecedence>>);
+pub(super) struct Claims(BTreeMap<RouteClaim, BTreeSet<RoutePrecedence>>);
 
 impl Claims {
     /// Says who else makes one of them.
     pub(super) fn add(
         &mut self,
         rank: &RoutePrecedence,
-        claims: &BTreeMap<Claim, Name>,
+        claims: &BTreeMap<RouteClaim, Name>,
     ) -> Vec<RoutePrecedence> {
         let mut stirred = Vec::new();
         for claim in claims.keys() {
@@ -105,7 +105,7 @@ impl Claims {
     pub(super) fn remove(
         &mut self,
         rank: &RoutePrecedence,
-        claims: &BTreeMap<Claim, Name>,
+        claims: &BTreeMap<RouteClaim, Name>,
     ) -> Vec<RoutePrecedence> {
         let mut stirred = Vec::new();
         for claim in claims.keys() {
@@ -120,7 +120,7 @@ impl Claims {
     }
 
     /// Those who make it, in their order.
-    pub(super) fn of(&self, claim: &Claim) -> impl Iterator<Item = &RoutePrecedence> {
+    pub(super) fn of(&self, claim: &RouteClaim) -> impl Iterator<Item = &RoutePrecedence> {
         self.0.get(claim).into_iter().flatten()
     }
 }

@@ -27,7 +27,7 @@ impl CannotAsk {
                 "clients have to show a certificate, and no authorities are named: the front door answers 503 for this Service"
             }
             CannotAsk::NoHost => {
-                "the front door asks for client certificates by host name, and this Service has none: the front door answers 503 for it"
+                "the front door requires client certificates by host name, and this Service has none: the front door answers 503 for it"
             }
             CannotAsk::FrontDoorAsks => {
                 "the front door requires client certificates of its own authorities (frontDoor.tls.clients) from all clients, and answers \

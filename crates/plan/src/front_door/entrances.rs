@@ -240,7 +240,7 @@ impl FrontDoor {
             false => given.certificates.by_name(&objects),
         };
         let names: TlsByName = super::listeners::tls(names, settings);
-        let made = self.assemble(Some(entrance), settings, &Arc::new(names), given);
+        let made = self.build_listeners(Some(entrance), settings, &Arc::new(names), given);
         let shown = self.shown_at(Some(entrance), settings, objects, given);
         (made.into_iter().map(|it| (it.id(), it)).collect(), shown)
     }

@@ -11,7 +11,7 @@ use seaway_model::{
     load_balancer::{Action, ForwardAuth, HostPattern, Match, Rule},
 };
 
-use super::{claims::Claim, patterns::PatternResult};
+use super::{claims::RouteClaim, patterns::PatternResult};
 use crate::{
     annotations::{REDIRECT, ServiceOptions, TLS},
     index::{PlanContext, ServiceKey},
@@ -46,7 +46,7 @@ pub(super) struct AttachedRoute {
     /// It names an entrance that is not there, and may mean each of these: what it protects is closed there.
     pub(super) closed_at: Vec<Option<Name>>,
     /// Each with the field that makes it.
-    pub(super) claims: BTreeMap<Claim, Name>,
+    pub(super) claims: BTreeMap<RouteClaim, Name>,
     /// Services that it leads to, or would, with the ports that they have of those it names.
     pub(super) backends: BTreeMap<ServiceKey, BTreeSet<u16>>,
     /// Hosts whose TLS is passed on untouched, and where to.
@@ -156,7 +156,7 @@ impl AttachedRoute {
 
     /// What it asks for at all host names.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = &Match> {
-        self.claims.keys().filter(|it| it.host().is_none()).map(Claim::asked)
+        self.claims.keys().filter(|it| it.host().is_none()).map(RouteClaim::asked)
     }
 
     /// Of the connections of its clients.
@@ -182,7 +182,7 @@ impl AttachedRoute {
     pub(super) fn pass(&mut self, hosts: Vec<HostPattern>, to: PoolId, field: &Name) {
         for host in &hosts {
             for entrance in &self.entrances {
-                let claim = Claim::new(Some(host), &Match::default()).at(entrance.as_ref());
+                let claim = RouteClaim::new(Some(host), &Match::default()).at(entrance.as_ref());
                 self.claims.insert(claim, field.clone());
             }
         }
@@ -195,7 +195,7 @@ impl AttachedRoute {
             let hosts = rule.hosts.iter().map(Some);
             for host in hosts.chain(rule.hosts.is_empty().then_some(None)) {
                 for entrance in &self.entrances {
-                    let claim = Claim::new(host, asked).at(entrance.as_ref());
+                    let claim = RouteClaim::new(host, asked).at(entrance.as_ref());
                     self.claims.entry(claim).or_insert_with(|| field(index));
                 }
             }

@@ -188,7 +188,7 @@ impl FrontDoor {
         let object = guest.owner.object();
         let hosts: Vec<String> = disputes.keys().map(ToString::to_string).collect();
         let message = format!(
-            "at {}, {} asks clients for certificates of other authorities and came first: one handshake cannot ask for both, so requests \
+            "at {}, {} requires client certificates of other authorities and came first: one handshake cannot require both, so requests \
              for this object get 503 there",
             hosts.join(", "),
             holder.named_for(&object, self.is_in_cluster)

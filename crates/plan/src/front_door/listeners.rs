@@ -14,7 +14,7 @@ use seaway_model::{
 
 use super::{
     FrontDoor,
-    claims::Claim,
+    claims::RouteClaim,
     entrances::{label, owner_of},
     guest::{AttachedRoute, RoutePrecedence, sent_on as sent_on_to_tls},
     host_tls::closed,
@@ -91,7 +91,7 @@ impl FrontDoor {
     }
 
     pub(crate) fn listeners(&self, given: PlanContext<'_>) -> BTreeMap<ListenerId, Arc<Listener>> {
-        let made = self.listeners.get_or_init(|| self.put_together(given));
+        let made = self.listeners.get_or_init(|| self.build_main_listeners(given));
         made.iter().map(|it| (it.id(), it.clone())).collect()
     }
 
@@ -111,7 +111,7 @@ impl FrontDoor {
                 continue;
             };
             let held = |host: &&HostPattern| {
-                let claim = Claim::new(Some(host), &Match::default()).at(entrance);
+                let claim = RouteClaim::new(Some(host), &Match::default()).at(entrance);
                 self.holder(&claim) == Some(rank)
             };
             let hosts = hosts.iter().filter(held);
@@ -131,7 +131,7 @@ impl FrontDoor {
         self.guests.iter().filter(|(rank, _)| !self.shares.is_beyond(rank))
     }
 
-    fn put_together(&self, given: PlanContext<'_>) -> Vec<Arc<Listener>> {
+    fn build_main_listeners(&self, given: PlanContext<'_>) -> Vec<Arc<Listener>> {
         let PlanContext { config, certificates, .. } = given;
         let settings = &config.front_door;
         let owners = self.host_names();
@@ -149,11 +149,11 @@ impl FrontDoor {
                 Arc::new(tls(by_name, settings))
             })
         });
-        self.assemble(None, settings, names, given)
+        self.build_listeners(None, settings, names, given)
     }
 
     /// The listeners of one entrance.
-    pub(super) fn assemble(
+    pub(super) fn build_listeners(
         &self,
         entrance: Option<&Name>,
         settings: &Settings,

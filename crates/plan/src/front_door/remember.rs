@@ -13,7 +13,7 @@ use seaway_model::{
 
 use super::{
     FrontDoor, FrontDoorChange,
-    claims::Claim,
+    claims::RouteClaim,
     guest::{AttachedRoute, RoutePrecedence},
     owners::HostOwnership,
     paths::path_of,
@@ -61,7 +61,7 @@ impl FrontDoor {
         let now = self.host_names();
         let differs = |rank: &RoutePrecedence, guest: &AttachedRoute| {
             let namespace = rank.namespace();
-            let may = |owners: &HostOwnership, claim: &Claim| {
+            let may = |owners: &HostOwnership, claim: &RouteClaim| {
                 owners.may_ask(namespace, claim.host(), claim.asked())
             };
             guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))

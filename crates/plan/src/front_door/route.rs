@@ -380,7 +380,7 @@ impl Reader<'_> {
             let (reason, message, fix) = match fault {
                 PatternError::NoPattern(why) => (
                     Reason::Invalid,
-                    format!("{pattern:?} is no regular expression: {why}"),
+                    format!("{pattern:?} is not a valid regular expression: {why}"),
                     "The syntax is that of RE2: no backreferences, no look-around. Until it is corrected the rule answers \
                      500.",
                 ),

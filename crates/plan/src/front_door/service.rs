@@ -62,20 +62,20 @@ impl NotAttachedReason {
             }
             NotAttachedReason::Uncertifiable(why) => why.as_str(),
             NotAttachedReason::Protected(Protection::Clients(_)) => {
-                "the front door cannot ask for client certificates where it passes TLS through"
+                "the front door cannot require client certificates where it passes TLS through"
             }
             NotAttachedReason::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
-                "an annotation that protects the Service is not understood: the front door answers 503 for it until that is corrected"
+                "an annotation that restricts access to the Service is not understood: the front door answers 503 for it until that is corrected"
             }
             NotAttachedReason::SourcesWithPassthrough => {
                 "the front door does not pass TLS through to a Service with source ranges"
             }
             NotAttachedReason::UsersWithPassthrough => {
-                "the front door cannot ask for a password, ask another Service, or count requests where it passes TLS through"
+                "the front door cannot require a password, ask query an authentication Service, or count requests where it passes TLS through"
             }
             NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
             NotAttachedReason::Guarded(GuardSource::ByRoute) => {
-                "an HTTPRoute protects this Service, and the path of its name would bypass the route; seaway.dev/front-door: \"true\" serves it there"
+                "an HTTPRoute restricts access to this Service, and the path of its name would bypass the route; seaway.dev/front-door: \"true\" serves it there"
             }
             NotAttachedReason::UnusedRoute => {
                 "what may be an HTTPRoute that protects this Service cannot be used, and the path of its name would bypass it; \
@@ -386,7 +386,7 @@ fn protection(service: &Service, wishes: &ServiceOptions) -> Option<Protection> 
 
 /// What is told of paths at which nobody would be asked for a certificate.
 fn without_host(key: &ServiceKey, wishes: &ServiceOptions) -> Option<Problem> {
-    let what = "the front door asks for client certificates by host name: the Service is not served at paths of all host names";
+    let what = "the front door requires client certificates by host name: the Service is not served at paths of all host names";
     let problem =
         Problem::new(key.object(), Reason::Unsupported, what).at(wishes.field_of(annotations::PATH));
     let fix = "Write the path behind a host name, seaway.dev/host: shop.example/api; or remove it.";

@@ -12,7 +12,7 @@ use seaway_model::{
 
 use super::{
     FrontDoor,
-    claims::Claim,
+    claims::RouteClaim,
     guest::AttachedRoute,
     service::{self, NotAttachedReason},
     told::LostClaims,
@@ -64,7 +64,7 @@ impl FrontDoor {
             let kept =
                 |claim: &String| !refused.contains(claim) && !lost.iter().any(|it| it.claims.contains(claim));
             let by_tls = guest.through.iter().flat_map(|(hosts, to)| {
-                let claim = |host| Claim::new(Some(host), &Match::default());
+                let claim = |host| RouteClaim::new(Some(host), &Match::default());
                 let entrances = &guest.entrances;
                 let at = hosts.iter().flat_map(move |host| {
                     entrances.iter().map(move |it| claim(host).at(it.as_ref()).to_string())
@@ -100,7 +100,8 @@ impl FrontDoor {
             Action::Respond { code, .. } => (format!("answer {code}"), Vec::new()),
         };
         let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
-        let claims = hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked)));
+        let claims =
+            hosts.flat_map(|host| rule.matches.iter().map(move |asked| RouteClaim::new(host, asked)));
         let claims = claims
             .flat_map(|claim| entrances.iter().map(move |it| claim.clone().at(it.as_ref()).to_string()));
         let lead = |at| PathView {

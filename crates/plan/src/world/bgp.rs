@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use seaway_model::{
     AnnounceMode, Kind, Name, ObjectRef, Owner, Problem, Reason,
     announced::AnnouncedReason,
-    bgp::{DesiredBgp, PeerProgress, PeerReport},
+    bgp::{BgpSessionState, DesiredBgp, PeerReport},
     fact::{AddressPool, AnnouncementObject, HostReport, Labels},
     load_balancer::Bind,
 };
@@ -177,9 +177,9 @@ impl World {
             let hosts = self.index.hosts();
             hosts.flat_map(|host| host.bgp.peers.iter().map(move |(name, it)| (&host.host, name, it)))
         };
-        let is_well = peers().any(|(_, _, it)| it.what <= PeerProgress::Connecting);
+        let is_well = peers().any(|(_, _, it)| it.what <= BgpSessionState::Connecting);
         let worst =
-            peers().filter(|(_, _, it)| it.what > PeerProgress::Connecting).max_by_key(|(.., it)| it.what);
+            peers().filter(|(_, _, it)| it.what > BgpSessionState::Connecting).max_by_key(|(.., it)| it.what);
         match worst.filter(|_| !is_well) {
             Some((host, name, it)) => (
                 AnnouncedReason::BgpFailed,
@@ -269,8 +269,8 @@ pub(super) fn is_in_network(own: &HostReport, ip: IpAddr) -> bool {
 
 fn why(it: &PeerReport) -> &str {
     match (it.what, it.detail.as_str()) {
-        (PeerProgress::NoPassword, "") => "the password of the session cannot be read",
-        (PeerProgress::NotPermitted, "") => "the host lacks a capability",
+        (BgpSessionState::NoPassword, "") => "the password of the session cannot be read",
+        (BgpSessionState::NotPermitted, "") => "the host lacks a capability",
         (_, "") => "the host reports no reason; see the log of seaway on that host",
         (_, detail) => detail,
     }

@@ -171,7 +171,7 @@ fn each_slice_and_endpoint_that_is_not_used_is_explained_and_each_member_as_it_s
         "  10.1.0.1:81  listed as ready\n",
         "  10.1.0.2  not used: it is not ready\n",
         "  10.1.0.3  not used: it is terminating\n",
-        "  a.example  not used yet: the name has no answer; seaway run asks for it\n",
+        "  a.example  not used yet: the name has no answer; seaway run resolves it\n",
         "  192.0.2.5  not used: Seaway itself listens there, which would make a loop\n",
         "EndpointSlice default/web-2: 1 endpoints, not used: the slice lists no port of this Service, only 9/TCP \"wbe\"\n",
         "EndpointSlice default/lost: not used: its label kubernetes.io/service-name is \"wbe\", and there is no such",

@@ -181,7 +181,7 @@ fn local_address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
         let longest = address.sun_path.len().saturating_sub(1);
-        let reason = format!("{} is no path of at most {longest} bytes", path.display());
+        let reason = format!("{} is not a path of at most {longest} bytes", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     for (place, byte) in address.sun_path.iter_mut().zip(bytes) {

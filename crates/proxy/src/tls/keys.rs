@@ -23,11 +23,11 @@ pub(crate) struct LoadedCertificate {
 /// Whose fault it is, is clear: the object's.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the certificate is no PEM: {0}")]
+    #[error("the certificate is not valid PEM: {0}")]
     Chain(rustls::pki_types::pem::Error),
     #[error("there is no certificate in it")]
     Empty,
-    #[error("the key is no PEM: {0}")]
+    #[error("the key is not valid PEM: {0}")]
     Key(rustls::pki_types::pem::Error),
     #[error("the key is of a type that TLS does not support: {0}")]
     Kind(rustls::Error),

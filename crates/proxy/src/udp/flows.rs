@@ -35,7 +35,7 @@ pub(super) struct FlowId {
     pub(super) generation: u32,
 }
 
-pub(super) struct Entry<T> {
+pub(super) struct FlowEntry<T> {
     pub(super) key: FlowKey,
     pub(super) generation: u32,
     pub(super) last: u64,
@@ -56,7 +56,7 @@ fn spoke(tick: u64) -> usize {
 }
 
 pub(super) struct Flows<T> {
-    entries: Vec<Option<Entry<T>>>,
+    entries: Vec<Option<FlowEntry<T>>>,
     free: Vec<u32>,
     by_key: HashMap<FlowKey, u32, FlowHashSeed>,
     wheel: Vec<Vec<FlowId>>,
@@ -87,17 +87,17 @@ impl<T> Flows<T> {
     }
 
     #[inline]
-    pub(super) fn at(&mut self, slot: u32) -> Option<&mut Entry<T>> {
+    pub(super) fn at(&mut self, slot: u32) -> Option<&mut FlowEntry<T>> {
         self.entries.get_mut(slot as usize)?.as_mut()
     }
 
     #[inline]
-    pub(super) fn of(&mut self, id: FlowId) -> Option<&mut Entry<T>> {
+    pub(super) fn of(&mut self, id: FlowId) -> Option<&mut FlowEntry<T>> {
         self.at(id.slot).filter(|entry| entry.generation == id.generation)
     }
 
     /// Everybody, for what concerns many.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut Entry<T>)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut FlowEntry<T>)> {
         (0..).zip(&mut self.entries).filter_map(|(slot, entry)| {
             let entry = entry.as_mut()?;
             Some((FlowId { slot, generation: entry.generation }, entry))
@@ -113,8 +113,15 @@ impl<T> Flows<T> {
     pub(super) fn insert(&mut self, key: FlowKey, now: u64, idle: u64, flow: T) -> FlowId {
         let id = self.next_id();
         self.generation = id.generation;
-        let entry =
-            Entry { key, generation: id.generation, last: now, until: u64::MAX, idle, answered: false, flow };
+        let entry = FlowEntry {
+            key,
+            generation: id.generation,
+            last: now,
+            until: u64::MAX,
+            idle,
+            answered: false,
+            flow,
+        };
         match self.entries.get_mut(id.slot as usize) {
             Some(free) => {
                 self.free.pop();
@@ -127,7 +134,7 @@ impl<T> Flows<T> {
         id
     }
 
-    pub(super) fn remove(&mut self, slot: u32) -> Option<Entry<T>> {
+    pub(super) fn remove(&mut self, slot: u32) -> Option<FlowEntry<T>> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
         self.by_key.remove(&entry.key);
         self.free.push(slot);

@@ -313,7 +313,7 @@ fn what_is_no_certificate_is_named() {
     for (certificate, expected) in [
         (with("nonsense", &one), "there is no certificate in it"),
         (with(&other.chain, &one), "the key does not belong to the certificate"),
-        (Certificate { key: "nonsense".to_owned().into(), ..one.clone() }, "the key is no PEM"),
+        (Certificate { key: "nonsense".to_owned().into(), ..one.clone() }, "the key is not valid PEM"),
     ] {
         let told = stage
             .proxy

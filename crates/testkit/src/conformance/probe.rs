@@ -149,7 +149,7 @@ impl<D: Driver> Driver for Probe<'_, D> {
         self.driver.conclude(unit, desired, observed)
     }
 
-    fn patience(&self) -> Duration {
-        self.driver.patience()
+    fn attempt_timeout(&self) -> Duration {
+        self.driver.attempt_timeout()
     }
 }

@@ -3,7 +3,7 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- define "seaway.file" -}}
 {{- $text := .root.Files.Get (printf "files/%s.yaml" .file) -}}
 {{- if not (contains "\nkind: " $text) -}}
-{{- fail (printf "files/%s.yaml is no manifest: the links of the chart were lost. Use the archive that `helm package` writes in a clone" .file) -}}
+{{- fail (printf "files/%s.yaml is not a manifest: the links of the chart were lost. Use the archive that `helm package` writes in a clone" .file) -}}
 {{- end -}}
 {{- $text -}}
 {{- end }}
@@ -17,7 +17,7 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- define "seaway.dashboard" -}}
 {{- $text := .root.Files.Get (printf "files/seaway-%s.json" .name) -}}
 {{- if not (contains "\"schemaVersion\": " $text) -}}
-{{- fail (printf "files/seaway-%s.json is no dashboard: the links of the chart were lost. Use the archive that `helm package` writes in a clone" .name) -}}
+{{- fail (printf "files/seaway-%s.json is not a dashboard: the links of the chart were lost. Use the archive that `helm package` writes in a clone" .name) -}}
 {{- end -}}
 {{- trimSuffix "\n" $text -}}
 {{- end }}

@@ -19,22 +19,20 @@ pub(super) enum Action {
     Nothing,
 }
 
-pub(super) const REFUSES: &str = "this rule refuses requests by a condition that Seaway does not know: everything that the rule may apply to is closed";
+pub(super) const REFUSES: &str = "this rule refuses requests by a condition that Seaway does not know: everything that the rule may apply to is closed (403)";
 /// In place of a redirect or an answer.
-pub(super) const ANSWERS: &str =
-    "Seaway cannot answer as it does, or not for these requests alone: they get 403";
-pub(super) const REJECTS_NETWORKS: &str = "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges";
-const NO_PASSWORDS: &str = "the import writes no passwords: open it, and name users in seaway.dev/basic-auth, or restrict networks with `deny if !{ src … }`";
-const NO_LIMIT: &str =
-    "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client";
+pub(super) const ANSWERS: &str = "Seaway has no counterpart to this response or redirect, or cannot limit it to these requests: they get 403";
+pub(super) const REJECTS_NETWORKS: &str = "deny lists are not imported, so the route is closed (403): list these networks in seaway.dev/denied-source-ranges, then remove seaway.dev/source-ranges";
+const NO_PASSWORDS: &str = "passwords are not imported, so the route is closed (403): set seaway.dev/basic-auth, then remove seaway.dev/source-ranges; or restrict networks with `deny if !{ src … }`";
+const NO_LIMIT: &str = "rate limits are not imported, so the route is closed (403): set seaway.dev/requests-per-second-per-client, then remove seaway.dev/source-ranges";
 const NO_RESPONSES: &str = "Seaway does not refuse or replace responses of backends";
 const NO_SCRIPTS: &str =
-    "Seaway runs no scripts and rules of others, and cannot tell whether this one protects something";
+    "Seaway runs no scripts and rules of others, and cannot tell whether this one restricts access";
 const NO_REWRITE: &str = "Seaway replaces a prefix of the path by fixed text, in an HTTPRoute with URLRewrite \
-     (docs/manifests.md), and members would get what the client sent: everything that the line may apply to is closed";
-const NO_CHOICE: &str = "Seaway selects servers by balance, weights and session affinity: everything that the line may apply to is closed";
+     (docs/manifests.md), and members would get what the client sent: everything that the line may apply to is closed (403)";
+const NO_CHOICE: &str = "Seaway selects servers by balance, weights and session affinity: everything that the line may apply to is closed (403)";
 const NO_HOST: &str =
-    "members would get the Host that the client sent: everything that the line may apply to is closed";
+    "members would get the Host that the client sent: everything that the line may apply to is closed (403)";
 
 /// Actions that change nothing about who gets an answer, and from where. Of names with arguments, the part before `(`.
 const PASS: &str = "set-var set-var-fmt unset-var capture set-log-level set-nice set-tos set-mark set-fc-tos set-fc-mark set-bc-tos set-bc-mark \

@@ -50,7 +50,7 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
             for (_, line) in &all {
                 context.report.closed(
                     &line.place,
-                    "Seaway speaks TLS to members only where it reads HTTP: no listener is created for it",
+                    "Seaway speaks TLS to members only where it reads HTTP: no listener is created for this backend",
                 );
             }
             return None;
@@ -136,7 +136,9 @@ fn affinity<'s>(
             .find(|it| matches!(it.as_str(), "insert" | "prefix" | "rewrite"))
             .map(String::as_str);
         match mode {
-            _ if !http => context.report.no_effect(&line.place, "Seaway reads no HTTP here"),
+            _ if !http => context
+                .report
+                .no_effect(&line.place, "no effect: this backend is TCP, and cookies need mode http"),
             Some(mode @ ("insert" | "prefix")) => {
                 said.insert("sticky-cookie", line.word(1).to_owned());
                 if mode == "prefix" {
@@ -147,10 +149,9 @@ fn affinity<'s>(
                     "the cookie's value is a hash: clients with a cookie of HAProxy get another server once",
                 );
             }
-            _ => context.report.left_out(
-                &line.place,
-                "Seaway sets a cookie (insert), or adds a mark to the backend's (prefix)",
-            ),
+            _ => {
+                context.report.left_out(&line.place, "only the cookie modes insert and prefix are supported")
+            }
         }
     }
     for line in context.lines(section, "stick") {
@@ -178,7 +179,7 @@ fn server<'s>(
     let Some(mut member) = address(without_family(at)) else {
         context.report.left_out(
             &line.place,
-            "a backend is ADDRESS:PORT or NAME:PORT, with a name that DNS knows (two parts at least), and no socket of the file system",
+            "a backend must be ADDRESS:PORT or NAME:PORT, with a DNS name that has a dot; UNIX sockets are not supported",
         );
         return None;
     };
@@ -261,7 +262,7 @@ fn server<'s>(
         }
     }
     if is_disabled {
-        context.report.no_effect(&line.place, "disabled: a backend that is not named gets no clients");
+        context.report.no_effect(&line.place, "the server is disabled, so it is left out of the backends");
         return None;
     }
     Some((member, to))

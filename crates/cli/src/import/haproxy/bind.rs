@@ -35,7 +35,10 @@ pub(super) fn binds<'s>(section: &'s Section, context: &mut Context<'_>) -> Vec<
     let mut binds = Vec::new();
     let inline = section.kind == "listen" && section.name.contains(':');
     if inline {
-        context.report.left_out(&section.place, "write the address as bind");
+        context.report.left_out(
+            &section.place,
+            "an address after the name of a listen section is not read: write it as a bind line",
+        );
     }
     for line in section.with("bind") {
         let mut common = Bind {
@@ -54,7 +57,7 @@ pub(super) fn binds<'s>(section: &'s Section, context: &mut Context<'_>) -> Vec<
                 Some((port, address)) => binds.push(Bind { port, address, ..common.clone() }),
                 None => context.report.left_out(
                     &line.place,
-                    "Seaway listens on ports of addresses, and not on sockets of the file system, names or ranges of ports",
+                    "Seaway listens on ADDRESS:PORT only: no UNIX sockets, host names or port ranges",
                 ),
             }
         }
@@ -86,7 +89,7 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
             }
             "crt-list" => {
                 words.next();
-                let why = "crt-list: it may ask clients for certificates: name each of its files in crt";
+                let why = "crt-list: it may require client certificates: name each of its files in crt";
                 context.report.closed(&line.place, why);
                 bind.closed.get_or_insert_with(|| why.to_owned());
             }
@@ -105,7 +108,7 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
             }
             "strict-sni" => context.report.left_out(
                 &line.place,
-                "strict-sni: the first certificate is shown to clients that ask for another name",
+                "strict-sni: the first certificate is shown to clients that request another name",
             ),
             word if has(WITH_VALUE, word) => drop(words.next()),
             word if has(ALONE, word) => {}

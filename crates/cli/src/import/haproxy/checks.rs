@@ -97,25 +97,27 @@ fn servers<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, 
     let lines = context.lines(section, "default-server").into_iter().chain(section.with("server"));
     for line in lines.collect::<Vec<_>>() {
         for pair in line.words.windows(2) {
-            let [word, value] = pair else { continue };
+            let [word, written] = pair else { continue };
             let (name, value) = match word.as_str() {
-                "inter" => ("health-check-interval", duration(value).map(time)),
-                "rise" => ("health-check-rise", Some(value.clone())),
-                "fall" => ("health-check-fall", Some(value.clone())),
-                "slowstart" => ("slow-start", duration(value).map(time)),
+                "inter" => ("health-check-interval", duration(written).map(time)),
+                "rise" => ("health-check-rise", Some(written.clone())),
+                "fall" => ("health-check-fall", Some(written.clone())),
+                "slowstart" => ("slow-start", duration(written).map(time)),
                 "port" if line.word(0) == "server" || line.word(0) == "default-server" => {
-                    ("health-check-port", Some(value.clone()))
+                    ("health-check-port", Some(written.clone()))
                 }
                 _ => continue,
             };
             match (said.get(name), value) {
-                (_, None) => context.report.left_out(&line.place, &format!("{word}: this is no time")),
+                (_, None) => {
+                    context.report.left_out(&line.place, &format!("{word}: {written:?} is not a duration"))
+                }
                 (None, Some(value)) => drop(said.insert(name, value)),
                 (Some(known), Some(value)) if *known == value => {}
                 _ => context.report.differs(
                     &line.place,
                     &format!(
-                        "{word}: Seaway has one for all members of a Service, the first that is written"
+                        "{word} applies to all members of a Service: the value of the first server is used"
                     ),
                 ),
             }

@@ -344,9 +344,10 @@ fn both(one: &Term, two: &Term) -> Option<Term> {
     let (condition, unclear) = match super::order::meet(&one.condition, &two.condition) {
         Overlap::Exactly(condition) => (condition, None),
         Overlap::Nothing => return None,
-        Overlap::Wider(_) | Overlap::Unknown(_) => {
-            (one.condition.clone(), Some("two expressions at once".to_owned()))
-        }
+        Overlap::Wider(_) | Overlap::Unknown(_) => (
+            one.condition.clone(),
+            Some("two regular expressions in one condition cannot be combined".to_owned()),
+        ),
     };
     let sources = match (&one.sources, &two.sources) {
         (Some(one), Some(two)) => Some(in_both(one, two)),

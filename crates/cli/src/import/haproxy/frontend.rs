@@ -35,7 +35,7 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
             for line in section.lines.iter().filter(unread) {
                 context.report.no_effect(
                     &line.place,
-                    "a page of HAProxy: Seaway's status page is at http://127.0.0.1:1936/ (`admin.listen`)",
+                    "HAProxy's statistics page is not imported; Seaway's status page is at http://127.0.0.1:1936/ (`admin.listen`)",
                 );
             }
             continue;
@@ -43,9 +43,10 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
         if let Some(line) = context.lines(section, "mode").into_iter().next_back()
             && !matches!(line.word(1), "http" | "tcp")
         {
-            context
-                .report
-                .closed(&line.place, "Seaway has HTTP and TCP: no listener is created where this counts");
+            context.report.closed(
+                &line.place,
+                "only mode http and mode tcp are supported: this frontend is not served",
+            );
             continue;
         }
         match context.is_http(section) {
@@ -107,10 +108,10 @@ fn times(context: &mut Context<'_>) {
             }
             "queue" | "connect" | "client" | "server" | "http-request" | "http-keep-alive" | "tunnel"
             | "client-fin" | "server-fin" | "check" => {}
-            _ => context.report.left_out(&line.place, "Seaway has no such time"),
+            _ => context.report.left_out(&line.place, "Seaway has no counterpart to this timeout"),
         }
         if super::duration(line.word(2)).is_none() {
-            context.report.left_out(&line.place, "this is not a time");
+            context.report.left_out(&line.place, &format!("{:?} is not a duration", line.word(2)));
         }
     }
 }
@@ -205,7 +206,7 @@ fn emit<'s>(
     {
         close(
             bind,
-            "the front door asks clients of all frontends for a certificate, or of none: run a second seaway for those that ask",
+            "client certificates (mTLS) are required at all of the front door or at none of it: run a second seaway for the frontends that require them",
             context,
         );
     }
@@ -254,19 +255,21 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
             _ => None,
         });
         let why = match backend {
-            _ if bind.closed.is_some() => "the address is not understood: no listener is created for it",
+            _ if bind.closed.is_some() => {
+                "the address is not understood: no listener is created for this bind"
+            }
             _ if bind.ssl => {
-                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for it"
+                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for this bind"
             }
             _ if bind.proxy_protocol => {
-                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
+                "not served: the PROXY protocol is accepted only by a Service of type LoadBalancer with seaway.dev/proxy-protocol-from (the proxies that send it)"
             }
             _ if bind.address.is_some() => {
                 "this frontend binds to one address, and its own listener beside the front door would listen at all \
-                     addresses: run a second seaway for this frontend; no listener is created for it"
+                     addresses: run a second seaway for this frontend; no listener is created for this bind"
             }
             None => {
-                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for it"
+                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for this bind"
             }
             Some(backend) => {
                 context.proxy.listeners.push(OwnListener {

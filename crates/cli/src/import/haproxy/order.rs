@@ -15,8 +15,7 @@ use super::super::{
 const MOST: usize = 2_000;
 
 /// Why a route is closed whose exact path an earlier expression may be for.
-pub(super) const UNDECIDED: &str =
-    "an earlier expression may be for this path, and which of both counts is not known: requests get 403";
+pub(super) const UNDECIDED: &str = "an earlier regular expression may match this path, too, and an HTTPRoute cannot keep their order: requests get 403";
 
 /// What a rule does with requests that it is for.
 pub(super) enum Effect {

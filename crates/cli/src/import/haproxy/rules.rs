@@ -148,7 +148,7 @@ fn choose(
         false => unsaid(term, ports),
     };
     if let Some(why) = why {
-        let why = format!("{why}: requests that it may be about get 403");
+        let why = format!("{why}: all requests that this rule may match get 403");
         context.report.closed(place, &why);
         let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
         route.close(&why);
@@ -287,7 +287,10 @@ fn requests<'s>(
                         continue;
                     }
                     if term.tls.is_some() && ports.plain && ports.tls {
-                        context.report.differs(&line.place, "both ports redirect");
+                        context.report.differs(
+                            &line.place,
+                            "the redirect applies with and without TLS: its condition on ssl_fc is dropped",
+                        );
                     }
                     let route =
                         Route::new(line.place.clone(), Condition::default(), Target::Redirect(to.clone()));
@@ -300,8 +303,8 @@ fn requests<'s>(
                         continue;
                     }
                     context.report.differs(&line.place, match term.unknown {
-                        Some(_) => "the code is 308, and a part of the condition is not understood: more is redirected",
-                        None => "the code is 308",
+                        Some(_) => "redirects with status 308, whatever code the line has; a part of the condition is not understood, so more requests are redirected",
+                        None => "redirects with status 308, whatever code the line has",
                     });
                     to_https |= term.condition == Condition::default();
                     effects.push((line.place.clone(), term, Effect::ToHttps(true)));

@@ -43,7 +43,7 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
                 }
                 _ => admitted.close(
                     line,
-                    "TCP is forwarded to one backend, and TLS by the names in req.ssl_sni: no listener is created for it",
+                    "TCP is forwarded to one backend, and TLS by the names in req.ssl_sni: no listener is created for this frontend",
                     context,
                 ),
             }
@@ -62,9 +62,10 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
     }
     let Some(to) = default.as_deref().and_then(|it| context.backend(it)) else {
         for bind in binds {
-            context
-                .report
-                .left_out(&bind.line.place, "no backend is known for it: no listener is created for it");
+            context.report.left_out(
+                &bind.line.place,
+                "this frontend has no known backend: no listener is created for this frontend",
+            );
         }
         return Ok(());
     };
@@ -98,10 +99,10 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
             (Some(why), _) => why,
             (None, Bind { closed: Some(why), .. }) => why,
             (None, it) if it.ssl => {
-                "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: no listener is created for it"
+                "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: no listener is created for this frontend"
             }
             (None, it) if it.proxy_protocol && !sources.is_empty() => {
-                "HAProxy compares these networks with the address in the PROXY header, or with the proxy's own, and Seaway cannot tell which: no listener is created for it"
+                "HAProxy compares these networks with the address in the PROXY header, or with the proxy's own, and Seaway cannot tell which: no listener is created for this frontend"
             }
             _ => {
                 if bind.proxy_protocol {
@@ -166,7 +167,7 @@ impl TcpAccess {
                                 self.only(networks.iter().chain(accepted.iter()).cloned().collect());
                             }
                             _ if at == line.words.len() && !accepted.is_empty() => self.only(accepted.clone()),
-                            _ => self.close(line, "Seaway names networks that may connect, or may not (seaway.dev/denied-source-ranges), and refuses by nothing else: no listener is created for it", context),
+                            _ => self.close(line, "Seaway refuses TCP connections by source address only (seaway.dev/denied-source-ranges): this frontend is not served", context),
                         }
                     }
                 }
@@ -194,7 +195,7 @@ impl TcpAccess {
                     self.close(
                         line,
                         "this rule decides which address is the client's, or which server gets the \
-                         connection: no listener is created for it",
+                         connection: no listener is created for this frontend",
                         context,
                     );
                 }
@@ -216,8 +217,7 @@ impl TcpAccess {
         if self.sources.as_ref().is_some_and(Vec::is_empty) {
             // An empty list would let all in.
             self.closed.get_or_insert_with(|| {
-                "the lists of networks that may connect have no network in common: no listener is created \
-                 for it"
+                "the lists of networks that may connect have no network in common: no listener is created for this frontend"
                     .to_owned()
             });
         }
@@ -247,7 +247,7 @@ fn passthrough<'s>(
     if protected || bind.closed.is_some() || bind.proxy_protocol || bind.address.is_some() || bind.ssl {
         context.report.closed(
             &bind.line.place,
-            "the front door passes TLS on at all of its addresses, to every client: no listener is created for it",
+            "the front door passes TLS on at all of its addresses, to every client: no listener is created for this frontend",
         );
         return Ok(());
     }

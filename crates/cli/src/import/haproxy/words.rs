@@ -80,7 +80,12 @@ pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
                 context.report.translated(&section.place);
                 section.lines.iter().for_each(|it| line(it, context));
             }
-            "userlist" => whole(section, "users are compared only where a rule asks for them", true, context),
+            "userlist" => whole(
+                section,
+                "no effect of its own: a userlist is used only by rules with http_auth",
+                true,
+                context,
+            ),
             "resolvers" => whole(
                 section,
                 "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml",
@@ -97,7 +102,7 @@ pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
             "program" | "ring" | "log-forward" | "mailers" | "traces" | "log-profile" => {
                 whole(
                     section,
-                    "logs, mails and programs beside it are the system's matter (systemd)",
+                    "email alerts, external programs and log forwarding are left to the system (systemd)",
                     true,
                     context,
                 );
@@ -164,7 +169,9 @@ fn line(line: &Line, context: &mut Context<'_>) {
             name if has(OPTIONS, name) => {
                 report.no_effect(&line.place, "Seaway does this without a setting, or does not need it")
             }
-            _ if line.word(0) == "no" => report.no_effect(&line.place, "Seaway does not do it either"),
+            _ if line.word(0) == "no" => {
+                report.no_effect(&line.place, "this turns off something that Seaway does not do anyway")
+            }
             _ => report.closed(&line.place, UNKNOWN),
         };
     }
@@ -178,7 +185,9 @@ fn line(line: &Line, context: &mut Context<'_>) {
     }
     match find(&LEFT_OUT) {
         Some(why) => report.left_out(&line.place, why),
-        None if line.word(0) == "no" => report.no_effect(&line.place, "Seaway does not do it either"),
+        None if line.word(0) == "no" => {
+            report.no_effect(&line.place, "this turns off something that Seaway does not do anyway")
+        }
         None => report.closed(&line.place, UNKNOWN),
     }
 }

@@ -177,7 +177,7 @@ fn of_nginx(
         "configuration-snippet" | "server-snippet" | "stream-snippet" => {
             match may_refuse(value) {
                 Some(what) => {
-                    report.closed(place, &format!("this snippet may protect, or send requests elsewhere ({what}), and \
+                    report.closed(place, &format!("this snippet may restrict access, or send requests elsewhere ({what}), and \
                          Seaway does not read nginx configuration in annotations"));
                     options.closed.get_or_insert_with(|| name.to_owned());
                     if name == "server-snippet" {
@@ -191,14 +191,14 @@ fn of_nginx(
         _ if name.starts_with("cors-") || name == "enable-cors" => report.left_out(place, "write an HTTPRoute with the filter CORS (docs/manifests.md)"),
         _ if has(PROTECTS) => {
             report.closed(place, if name.contains("limit") {
-                "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client"
+                "rate limits are not imported, so the route is closed (403): set seaway.dev/requests-per-second-per-client, then remove seaway.dev/source-ranges"
             } else if name == "denylist-source-range" {
-                "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges"
+                "deny lists are not imported, so the route is closed (403): list these networks in seaway.dev/denied-source-ranges, then remove seaway.dev/source-ranges"
             } else {
-                "the import writes no authentication: open it, and use seaway.dev/basic-auth or seaway.dev/forward-auth"
+                "authentication is not imported, so the route is closed (403): set seaway.dev/basic-auth or seaway.dev/forward-auth, then remove seaway.dev/source-ranges"
             });
             if name.starts_with("auth-tls-") {
-                options.of_host = Some("asks clients of this host for a certificate");
+                options.of_host = Some("requires client certificates for this host");
             }
             options.closed.get_or_insert_with(|| name.to_owned());
         }
@@ -207,7 +207,7 @@ fn of_nginx(
             report.closed(place, "Seaway does not know this annotation, which may restrict who can connect");
             options.closed.get_or_insert_with(|| name.to_owned());
         }
-        _ if value == "false" => report.no_effect(place, "Seaway does not do it either"),
+        _ if value == "false" => report.no_effect(place, "this turns off something that Seaway does not do anyway"),
         _ => report.left_out(place, "Seaway has no counterpart"),
     }
 }
@@ -264,7 +264,7 @@ fn of_others(
         true => {
             report.closed(
                 place,
-                "this annotation may protect something, and Seaway reads only annotations of ingress-nginx",
+                "this annotation may restrict access, and Seaway reads only annotations of ingress-nginx",
             );
             options.closed.get_or_insert_with(|| key.to_owned());
             if lower.contains("server-snippet") {

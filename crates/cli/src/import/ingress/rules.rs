@@ -25,7 +25,7 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         let rules = object.spec().map_or(&[][..], |it| items(it, "rules"));
         for rule in rules {
             let hosts: Vec<Host> = text(rule, "host").and_then(host).into_iter().collect();
-            let why = "is an Ingress of this host that is not read";
+            let why = "declares this host in an API version that is not read";
             context.whole_hosts.push((hosts, object.place.clone(), why));
         }
         return;
@@ -56,8 +56,7 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             true => context.report.no_effect(&at, "the front door serves this Ingress, whatever its class"),
             false => {
                 let why = format!(
-                    "one front door serves this Ingress together with those of class {}: if not all clients may reach \
-                         both, import each class separately, for a separate seaway",
+                    "Ingresses of this class and of class {} share one front door: if some clients must not reach both, import each class separately, for a seaway of its own",
                     others.join(" and ")
                 );
                 context.report.left_out(&at, &why);
@@ -249,7 +248,7 @@ impl Ingress<'_, '_> {
         if hosts.is_empty() || self.options.closed.is_some() || !self.options.sources.is_empty() {
             return context.report.closed(
                 at,
-                "TLS is passed through by host names, to every client: no listener is created for it",
+                "TLS is passed through by host names, to every client: no listener is created for this Ingress",
             );
         }
         let wanted = context.wanted.entry(key.clone()).or_default();
@@ -335,7 +334,9 @@ impl Ingress<'_, '_> {
     }
 
     fn backend(&self, backend: &Node, context: &mut Context<'_>) -> Result<(usize, Key), String> {
-        let Some(service) = backend.child("service") else { return Err("a backend is a Service".to_owned()) };
+        let Some(service) = backend.child("service") else {
+            return Err("only Service backends are supported (no resource backends)".to_owned());
+        };
         let name = text(service, "name").unwrap_or_default();
         let key = self.key(name);
         let port = service.child("port");

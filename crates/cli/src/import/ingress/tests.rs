@@ -126,7 +126,7 @@ fn a_host_that_asks_for_certificates_is_closed_in_all_ingresses() {
     ]);
     let text = printed("ingress", &of);
     assert!(text.matches("# Closed, requests get 403").count() == 2, "{text}");
-    assert!(text.contains("asks clients of this host for a certificate"), "{text}");
+    assert!(text.contains("requires client certificates for this host"), "{text}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn classes_that_are_published_together_are_told() {
     let told = report.why(7);
     assert!(
         told.iter().any(|(of, why)| *of == Verdict::LeftOut
-            && why.contains("together with")
+            && why.contains("share one front door")
             && why.contains("internal")),
         "{told:?}"
     );

@@ -19,7 +19,7 @@ pub(super) struct Access {
     pub(super) closed: Option<String>,
 }
 
-const AUTHENTICATION: &str = "the import writes no passwords: open it, and name users in seaway.dev/basic-auth or restrict networks with allow and deny";
+const AUTHENTICATION: &str = "passwords are not imported, so the route is closed (403): set seaway.dev/basic-auth, then remove seaway.dev/source-ranges; or restrict networks with allow and deny";
 
 pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
     let trusted: BTreeSet<String> = context.proxy.door.trusted.iter().cloned().collect();
@@ -34,7 +34,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
             // Less than nginx allows, and no more.
             true => report.left_out(
                 &it.place,
-                "satisfy any: only the networks of allow are let in; the import writes no passwords",
+                "satisfy any: only the networks of allow are let in; passwords are not imported",
             ),
             false => {
                 report.closed(&it.place, AUTHENTICATION);
@@ -87,7 +87,9 @@ pub(super) fn both(one: Access, two: Access) -> Access {
         (_, true) => one.sources,
         _ => {
             if one.sources != two.sources {
-                closed.get_or_insert_with(|| "two lists of networks have to let a request in".to_owned());
+                closed.get_or_insert_with(|| {
+                    "two allow lists apply to this request, and Seaway evaluates one: closed (403)".to_owned()
+                });
             }
             one.sources
         }
@@ -147,7 +149,7 @@ fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
             ("allow", "all") => {
                 close(
                     it,
-                    "not translated: list the networks that may ask, or name those that may not in seaway.dev/denied-source-ranges",
+                    "not translated: list the networks that may connect, or name those that may not in seaway.dev/denied-source-ranges",
                     report,
                 );
                 return access;
@@ -155,7 +157,7 @@ fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
             ("deny", _) => {
                 close(
                     it,
-                    "not translated: write allow for each network that may ask, then deny all, or name this one in seaway.dev/denied-source-ranges",
+                    "not translated: write allow for each network that may connect, then deny all, or name this one in seaway.dev/denied-source-ranges",
                     report,
                 );
                 return access;

@@ -73,7 +73,7 @@ pub(super) fn lost_names(ready: &mut [RoutedServer<'_, '_>], context: &mut Conte
         let gets = |name: &str| it.is_default || it.server.names.hosts.iter().any(|it| it.covers(name));
         let Some((from, name)) = lost.iter().find(|(from, name)| from != own && gets(name)) else { continue };
         let why = format!(
-            "requests for {name:?} come here, which the server at {from} protects, and its name cannot be written"
+            "requests for {name:?} come here; the server at {from} restricts access to this name, which cannot be written"
         );
         context.report.closed(own, &why);
         it.closed.get_or_insert_with(|| why.clone());

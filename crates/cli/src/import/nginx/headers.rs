@@ -179,7 +179,7 @@ pub(super) fn terms(scopes: &Scopes<'_>, context: &mut Context) -> Vec<(&'static
         let all = scopes.all(names);
         let longest = all.iter().filter_map(|it| Some((duration(it.arg(0))?, it))).max_by_key(|it| it.0);
         for it in all.iter().filter(|it| duration(it.arg(0)).is_none()) {
-            report.left_out(&it.place, "this is not a time");
+            report.left_out(&it.place, &format!("{:?} is not a duration", it.arg(0)));
         }
         if let Some((millis, _)) = longest.filter(|it| it.0 > 0) {
             terms.push((annotation, written(millis)));

@@ -270,20 +270,20 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
         });
         let why = match (listen, backend) {
             (it, _) if it.ssl => {
-                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for it"
+                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for this server"
             }
             (it, _) if it.proxy_protocol => {
-                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
+                "not served: the PROXY protocol is accepted only by a Service of type LoadBalancer with seaway.dev/proxy-protocol-from (the proxies that send it)"
             }
             (it, _) if it.address.is_some() => {
                 "this server listens at one address, and its own listener beside the front door would listen at all \
-                     addresses: run a second seaway for this server; no listener is created for it"
+                     addresses: run a second seaway for this server; no listener is created for this server"
             }
             _ if sharing > 1 => {
-                "several servers are at this port, which is not the front door's: no listener is created for it"
+                "several servers are at this port, which is not the front door's: no listener is created for this server"
             }
             (_, None) => {
-                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for it"
+                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for this server"
             }
             (_, Some(backend)) => {
                 let annotations = BTreeMap::from([("protocol", "http".to_owned())]);
@@ -362,7 +362,7 @@ fn clients(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
         let Some(verify) = it.server.scopes.one("ssl_verify_client").filter(|it| it.arg(0) != "off") else {
             continue;
         };
-        let why = "the front door asks clients of all servers for a certificate, or of none: run a second seaway for those that ask";
+        let why = "client certificates (mTLS) are required at all of the front door or at none of it: run a second seaway for the servers that require them";
         context.report.closed(&verify.place, why);
         it.served.routes.iter_mut().for_each(|it| it.close(why));
     }
@@ -399,7 +399,7 @@ fn emit(
     if sets.is_empty() && !it.served.routes.is_empty() {
         context.report.left_out(
             &it.server.directive.place,
-            "no request comes here: it has no host name, and is not the default server of its port",
+            "no request reaches this server: it has no server_name, and is not the default_server of its port",
         );
     }
     let lasting = it.server.hsts.borrow();
@@ -449,7 +449,9 @@ fn rest(ready: &[RoutedServer<'_, '_>], context: &mut Context) {
         }
         let condition = Condition { hosts, ..Condition::default() };
         let mut route = Route::new(it.server.directive.place.clone(), condition, Target::Nothing);
-        route.closed = Some("no other location of this server is translated".to_owned());
+        route.closed = Some(
+            "no location for the other paths of this server could be translated: they get 403".to_owned(),
+        );
         route.made = true;
         made.push(route);
     }

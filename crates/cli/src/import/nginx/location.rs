@@ -163,7 +163,7 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         let is_replaced =
             location.kind == Kind::Priority && has_expressions && matches!(rewrite, Some(Rewrite::Prefix(_)));
         if is_replaced && closed.is_none() {
-            let why = "an HTTPRoute cannot put it before the expressions of the server, because its path is replaced";
+            let why = "cannot be given precedence over the regular-expression locations of this server, because it rewrites the path";
             context.report.closed(&location.directive.place, why);
             closed = Some(why.to_owned());
         }
@@ -194,13 +194,13 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
     if !refused.is_empty() {
         context.report.differs(
             &server.directive.place,
-            "nginx compares decoded paths, and paths are protected here: requests with needless %-escapes in their paths, or with // in a protected one, get 403",
+            "nginx compares decoded paths, and access to some paths is restricted here: requests with needless %-escapes in their paths, or with // in a restricted one, get 403",
         );
     }
     for text in refused {
         let condition = Condition { path: PathRule::Regex(text), ..Condition::default() };
         let mut route = Route::new(server.directive.place.clone(), condition, Target::Nothing);
-        route.closed = Some("another spelling of a path that is protected".to_owned());
+        route.closed = Some("another spelling of a path with restricted access".to_owned());
         all.push(route);
     }
     for (route, hsts) in routes {
@@ -221,7 +221,7 @@ fn to_https(location: &Location<'_>, server: &Server<'_>, context: &mut Context)
     for it in
         location.directive.block.iter().flatten().filter(|it| it.name == "if" && is_to_https(it, server))
     {
-        context.report.differs(&it.place, "the code is 308");
+        context.report.differs(&it.place, "redirects with status 308, whatever code the line has");
         context.to_https.insert(it.place.clone());
         found = true;
     }
@@ -436,7 +436,7 @@ fn fallback_of<'l, 'd>(block: &[Directive], all: &'l [Location<'d>]) -> Option<&
 fn unasked(location: &Location<'_>, context: &mut Context) {
     let block = location.directive.block.iter().flatten();
     for it in block.filter(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
-        context.report.no_effect(&it.place, "another directive of the location answers before it");
+        context.report.no_effect(&it.place, "no effect: a return or rewrite of this location answers first");
     }
 }
 
@@ -461,7 +461,7 @@ fn forwarded(
             if let (Some(Rewrite::Prefix(by)), false) = (&rewrite, location.path.ends_with('/'))
                 && by == "/"
             {
-                context.report.differs(&it.place, "nginx makes //x of the path here, and Seaway /x");
+                context.report.differs(&it.place, "the upstream gets /x; nginx would send //x");
             }
             let sent = headers(&location.scopes, &mut context.report).host;
             let host = (sent == SentHost::Backend && is_dns)

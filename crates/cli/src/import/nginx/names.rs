@@ -87,7 +87,7 @@ pub(super) fn listens(block: &[Directive], report: &mut Report) -> Vec<(Listen, 
         let Some(mut listen) = place(it.arg(0)) else {
             report.left_out(
                 &it.place,
-                "Seaway listens on ports, and not on sockets of the file system or ranges of ports",
+                "Seaway listens on PORT or ADDRESS:PORT only: no UNIX sockets or port ranges",
             );
             continue;
         };

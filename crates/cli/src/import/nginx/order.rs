@@ -12,7 +12,7 @@ use super::{
     location::{Kind, Location},
 };
 
-const NESTED: &str = "the location within it counts for its paths alone, and not before others: write that one beside it, with the whole path";
+const NESTED: &str = "a nested location applies only within its parent: write it at the level of the server, with its full path";
 const MIXED: &str = "whether an expression or ^~ comes first for its requests cannot be said in an HTTPRoute";
 
 /// Locations without those that get no request. Of what an HTTPRoute cannot say, the locations around are closed.
@@ -51,9 +51,10 @@ pub(super) fn settled<'d>(mut all: Vec<Location<'d>>, context: &mut Context) -> 
             }
             _ if is_unsaid => {}
             _ if beside.iter().any(|of| it.path.starts_with(&of.path)) => {
-                context
-                    .report
-                    .left_out(&it.directive.place, "a longer location outside of it gets its requests");
+                context.report.left_out(
+                    &it.directive.place,
+                    "never matched: a longer location outside of this block takes its requests",
+                );
                 gone.insert(at);
                 continue;
             }
@@ -73,7 +74,7 @@ pub(super) fn settled<'d>(mut all: Vec<Location<'d>>, context: &mut Context) -> 
             let (place, outer) = (it.directive.place.clone(), it.inside.clone());
             context.report.left_out(
                 &place,
-                "an HTTPRoute cannot say it within the location around it, which is closed",
+                "this nested location cannot be written as an HTTPRoute: the location that contains it is closed (403)",
             );
             for of in outer {
                 close(all.get_mut(of), NESTED, context);

@@ -137,7 +137,9 @@ fn rewrite(uri: &str, location: &Location<'_>) -> Result<Option<Rewrite>, String
         Kind::Exact => Ok((uri != path).then(|| Rewrite::Full(uri.to_owned()))),
         Kind::Prefix | Kind::Priority if uri == path => Ok(None),
         Kind::Prefix | Kind::Priority if path.ends_with('/') && !uri.ends_with('/') && uri != "/" => {
-            Err(format!("{path}x would become {uri}x: write a slash at the end of both, or of none"))
+            Err(format!(
+                "location and proxy_pass differ in their trailing slash, so {path}x would be sent as {uri}x: end both with /, or neither"
+            ))
         }
         Kind::Prefix | Kind::Priority => {
             let by = uri.trim_end_matches('/');

@@ -68,9 +68,10 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> ServerRoutes
     let leads = server.block.iter().any(|it| it.name == "location" && it.args == ["/"]);
     for it in server.block {
         match &*it.name {
-            "root" | "try_files" if leads => context
-                .report
-                .no_effect(&it.place, "only for locations that serve files, which are named by themselves"),
+            "root" | "try_files" if leads => context.report.no_effect(
+                &it.place,
+                "applies only to locations that serve files; each of these is reported on its own line",
+            ),
             "root" | "try_files" => {
                 context.report.left_out(&it.place, "Seaway serves no files: let a backend serve them")
             }
@@ -102,7 +103,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> ServerRoutes
         }
         match redirect(it, server) {
             Ok(Some((_, true))) => {
-                context.report.differs(&it.place, "the code is 308");
+                context.report.differs(&it.place, "redirects with status 308, whatever code the line has");
                 to_https = true;
                 if it.name == "return" || it.arg(0) == "^" || it.arg(0).starts_with("^(.*)") || it.arg(0).starts_with("^/(.*)") {
                     unread(server, context);
@@ -173,7 +174,8 @@ fn of_locations(server: &Server<'_>, context: &mut Context) -> Vec<Route> {
         let access = access(&server.scopes, context);
         if access.closed.is_some() || !access.sources.is_empty() {
             let mut route = Route::new(server.directive.place.clone(), Condition::default(), Target::Nothing);
-            route.closed = Some("this location is protected, and Seaway does not serve its files".to_owned());
+            route.closed =
+                Some("access to this location is restricted, and Seaway does not serve its files".to_owned());
             routes.push(route);
         }
     }
@@ -204,7 +206,7 @@ fn refused(server: &Server<'_>, it: &Directive) -> Route {
 fn condition(it: &Directive, server: &Server<'_>, context: &mut Context) -> bool {
     cover(it.block.as_deref().unwrap_or_default(), context);
     if is_to_https(it, server) {
-        context.report.differs(&it.place, "the code is 308");
+        context.report.differs(&it.place, "redirects with status 308, whatever code the line has");
         context.to_https.insert(it.place.clone());
         return true;
     }
@@ -293,7 +295,7 @@ pub(super) fn redirect(it: &Directive, server: &Server<'_>) -> Result<Option<(Re
         (None, [Host::Exact(only)]) if only == name => None,
         (None, _) => match super::super::proxy::host(name) {
             Some(Host::Exact(name)) => Some(name),
-            _ => return Err(format!("{name:?} is no host name that Seaway can redirect to")),
+            _ => return Err(format!("{name:?} is not a host name that Seaway can redirect to")),
         },
     };
     let (port, after) = match after.strip_prefix(':') {

@@ -45,7 +45,7 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
     let listens = listens(block, &mut context.report);
     if let Some(why) = &access.closed {
         for (_, written) in &listens {
-            context.report.closed(&written.place, &format!("no listener is created for it: {why}"));
+            context.report.closed(&written.place, &format!("no listener is created for this server: {why}"));
         }
         return;
     }
@@ -111,13 +111,13 @@ fn open(listen: &Listen, written: &Directive, backend: usize, sources: &[String]
     if listen.ssl {
         context.report.closed(
             &written.place,
-            "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: no listener is created for it",
+            "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: no listener is created for this server",
         );
         return;
     }
     if listen.proxy_protocol {
         if !sources.is_empty() {
-            context.report.closed(&written.place, "nginx compares networks with the proxy's address here, and Seaway with the client's: no listener is created for it");
+            context.report.closed(&written.place, "nginx compares networks with the proxy's address here, and Seaway with the client's: no listener is created for this server");
             return;
         }
         annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
@@ -168,7 +168,7 @@ fn passthrough(
     if !sources.is_empty() || listen.proxy_protocol || listen.address.is_some() {
         context.report.closed(
             &written.place,
-            "the front door passes TLS on at all of its addresses, to every client: no listener is created for it",
+            "the front door passes TLS on at all of its addresses, to every client: no listener is created for this server",
         );
         return;
     }
@@ -206,7 +206,7 @@ fn passthrough(
                 None => by_backend.push((backend, hosts)),
             },
             None => {
-                context.report.left_out(&map.place, &format!("{to}: this is no backend"));
+                context.report.left_out(&map.place, &format!("{to} is not a backend (ADDRESS:PORT)"));
                 lost.extend(hosts);
             }
         }

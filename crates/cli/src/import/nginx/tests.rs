@@ -223,7 +223,7 @@ fn tls_is_the_front_doors() {
     );
     let text = printed("nginx", &some);
     assert!(
-        !text.contains("clients:") && text.contains("of all servers for a certificate, or of none"),
+        !text.contains("clients:") && text.contains("run a second seaway for the servers that require them"),
         "{text}"
     );
 }
@@ -280,14 +280,14 @@ fn nothing_is_open_that_nginx_closes() {
         ),
         (
             server(&format!("location /pub/ {{ {TO} location ~ p.*x$ {{ {TO} }} }}")),
-            "the location within it counts for its paths alone",
+            "a nested location applies only within its parent",
             "p.*x",
         ),
         (
             server(&format!(
                 "location / {{ {TO} location ~ \\.php$ {{ {TO} }} }} location /admin/ {{ deny all; }}"
             )),
-            "the location within it counts for its paths alone",
+            "a nested location applies only within its parent",
             "php",
         ),
         // Proxies that one server believes are not believed by others.
@@ -333,7 +333,7 @@ fn nothing_is_open_that_nginx_closes() {
             server(
                 "location ^~ /a/ { proxy_pass http://10.0.0.1:1/; } location ~ png$ { proxy_pass http://10.0.0.1:1; }",
             ),
-            "an HTTPRoute cannot put it before the expressions",
+            "cannot be given precedence over the regular-expression locations",
             "PathPrefix",
         ),
         // Other spellings.
@@ -361,7 +361,7 @@ fn nothing_is_open_that_nginx_closes() {
             format!(
                 "server {{ listen 80 default_server; location / {{ {TO} }} }} server {{ listen 80; server_name ~^admin\\..*$; deny all; location / {{ {TO} }} }}"
             ),
-            "which the server at",
+            "come here; the server at",
             "seaway.dev/host:",
         ),
     ] {

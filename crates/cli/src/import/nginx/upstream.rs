@@ -39,7 +39,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
         match (&*it.name, it.arg(0)) {
             ("server", at) => {
                 let Some(mut member) = member(at, port) else {
-                    report.left_out(&it.place, "a backend is ADDRESS:PORT or NAME:PORT, with a name that DNS knows (two parts at least), and no socket of the file system");
+                    report.left_out(&it.place, "a backend must be ADDRESS:PORT or NAME:PORT, with a DNS name that has a dot; UNIX sockets are not supported");
                     continue;
                 };
                 let (mut is_down, mut max_fails, mut most) = (false, "1".to_owned(), "0".to_owned());
@@ -69,7 +69,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                     }
                 }
                 if is_down {
-                    report.no_effect(&it.place, "down: a backend that is not named gets no clients");
+                    report.no_effect(&it.place, "the server is down, so it is left out of the backends");
                     continue;
                 }
                 if limits.first().is_some_and(|it| *it != most) {

@@ -40,7 +40,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
         "sendfile sendfile_max_chunk tcp_nopush tcp_nodelay aio directio output_buffers postpone_output reset_timedout_connection \
          open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors read_ahead disable_symlinks \
          send_lowat lingering_close lingering_time lingering_timeout chunked_transfer_encoding",
-        "how bytes are moved is Seaway's own matter",
+        "no effect: socket and file I/O tuning of nginx",
     ),
     (
         "proxy_buffering proxy_buffers proxy_buffer_size proxy_busy_buffers_size proxy_request_buffering proxy_temp_path \
@@ -148,11 +148,11 @@ const LEFT_OUT: [(&str, &str); 14] = [
 const PROTECTS: [(&str, &str); 7] = [
     (
         "auth_request auth_request_set",
-        "not translated: `seaway.dev/forward-auth` asks another Service (docs/authentication.md)",
+        "not translated: use `seaway.dev/forward-auth`, which sends each request to an authentication Service first (docs/authentication.md)",
     ),
     (
         "auth_jwt auth_pam auth_ldap auth_digest oidc_provider",
-        "Seaway does not verify these: let the backend do it, or a Service that `seaway.dev/forward-auth` asks (docs/authentication.md)",
+        "Seaway does not verify these: let the backend do it, or an authentication Service (`seaway.dev/forward-auth`, docs/authentication.md)",
     ),
     (
         "limit_req limit_conn",
@@ -163,7 +163,10 @@ const PROTECTS: [(&str, &str); 7] = [
         "Seaway reads no lists of revoked certificates: clients whose certificate is revoked would be let in",
     ),
     ("limit_except", "Seaway does not restrict methods"),
-    ("secure_link secure_link_md5 secure_link_secret valid_referers", "Seaway does not judge links"),
+    (
+        "secure_link secure_link_md5 secure_link_secret valid_referers",
+        "Seaway does not verify signed links or Referer headers",
+    ),
     (
         "modsecurity modsecurity_rules modsecurity_rules_file SecRulesEnabled access_by_lua access_by_lua_block access_by_lua_file \
          js_access perl app_protect_enable",
@@ -263,7 +266,7 @@ pub(super) fn class(name: &str) -> Class {
     }
     let of_access = ["auth", "access", "limit", "deny", "secure", "waf", "by_lua"];
     match of_access.iter().any(|it| name.contains(it)) {
-        true => Class::Protects("Seaway does not know this directive, and by its name it protects something"),
+        true => Class::Protects("Seaway does not know this directive, and by its name it restricts access"),
         false if HARMLESS.iter().any(|it| name.starts_with(it)) || name.ends_with("_zone") => Class::Unknown,
         false => Class::Protects(UNKNOWN),
     }
@@ -275,7 +278,7 @@ pub(super) fn judge(it: &Directive, report: &mut Report) {
         Class::Read => report.left_out(&it.place, "Seaway does not read this directive in this block"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),
         Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => {
-            report.no_effect(&it.place, "Seaway does not do it either")
+            report.no_effect(&it.place, "this turns off something that Seaway does not do anyway")
         }
         Class::LeftOut(why) => report.left_out(&it.place, why),
         // Told where it is found out what it protects.

@@ -60,7 +60,7 @@ fn what_has_no_counterpart_is_told() {
         ),
     );
     for part in [
-        "--use-kubernetes-cluster-service=false\n#     Seaway asks no cluster",
+        "--use-kubernetes-cluster-service=false\n#     Seaway connects to no cluster",
         "--syslog\n#     logs go to",
         "reloadCmd: \"./haproxy_reload\"\n#     Seaway needs no reload",
         "template: \"template.cfg\"\n#     Seaway has no template",

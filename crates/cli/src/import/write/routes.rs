@@ -150,7 +150,7 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
         match &route.rewrite {
             Some(Rewrite::Prefix(_)) => {
                 let why = format!(
-                    "this path is below the path of {}, which protects it as well, with all other spellings",
+                    "this path is below the path of {}, which restricts it as well, with all other spellings",
                     above.place
                 );
                 report.differs(&route.place, &why);

@@ -33,7 +33,7 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
         match unwritable(&mut route.condition, &mut judged) {
             None => routes.push(route),
             Some(why) if route.is_protected() => {
-                let why = format!("{why}, and it protects: all of its hosts are closed");
+                let why = format!("{why}. The rule restricts access, so all of its hosts answer 403");
                 report.closed(&route.place, &why);
                 closed.push((route.condition.hosts, why));
             }
@@ -54,7 +54,7 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
         if matches!(&route.condition.path, PathRule::Prefix(path) if path.len() > 60) {
             report.differs(
                 &route.place,
-                "the path is so long that its percent-encoded and other equivalent forms are not protected",
+                "the path is so long that its percent-encoded and other equivalent forms are not restricted",
             );
         }
     }

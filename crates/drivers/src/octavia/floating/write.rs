@@ -106,7 +106,7 @@ async fn replace(
 ) -> Result<(), Error> {
     let all = cloud.all::<FloatingIp>();
     let port = vip(observed)?;
-    let stale = || Error::new(Class::Stale, "no floating IP was created").doing(step.to_string());
+    let stale = || Error::new(Class::Stale, "no floating IP was created").with_operation(step.to_string());
     let new = observed.stray.as_ref().map(|it| it.id.clone()).ok_or_else(stale)?;
     if is_led_elsewhere(cloud, &new, Some(&port)).await? {
         return Err(led_elsewhere(&new, step));
@@ -141,7 +141,7 @@ async fn fall_back(cloud: &Cloud, observed: &mut Observed) {
 
 fn led_elsewhere(id: &Id<FloatingIp>, step: &Step) -> Error {
     let why = format!("floating IP {id} was associated with another port meanwhile, and stays there");
-    Error::new(Class::Stale, why).doing(step.to_string())
+    Error::new(Class::Stale, why).with_operation(step.to_string())
 }
 
 /// Takes the one that was asked for, or makes one. Without a port it is allocated and leads nowhere.
@@ -197,7 +197,7 @@ fn unreachable(error: Error, network: &Id<Network>) -> Error {
         return error;
     }
     Error::new(Class::Invalid, error.message())
-        .doing("create floating IP")
+        .with_operation("create floating IP")
         .with_fix("name a network that a router connects with the subnet of the VIP: floating-network-id")
         .with_source(error)
 }
@@ -206,7 +206,7 @@ fn vip(observed: &Observed) -> Result<Id<Port>, Error> {
     let port = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.clone());
     port.ok_or_else(|| {
         Error::new(Class::Stale, "the load balancer has no VIP yet")
-            .doing("associate a floating IP with the VIP")
+            .with_operation("associate a floating IP with the VIP")
     })
 }
 

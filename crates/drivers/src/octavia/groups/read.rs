@@ -87,7 +87,7 @@ pub(super) async fn complete(
     }
     if wanted.contains(&SourceNetwork::Nodes) && !there.places.contains_key(&SourceNetwork::Nodes) {
         let place = match of_nodes.is_empty() {
-            true => Err("no Node is at a port of this cloud".to_owned()),
+            true => Err("no Node has a Neutron port in this project".to_owned()),
             false => Ok(cidrs(cloud, by_ids(&of_nodes)).await?),
         };
         there.places.insert(SourceNetwork::Nodes, place);
@@ -135,7 +135,9 @@ async fn place(cloud: &Cloud, from: &SourceNetwork) -> Result<Result<Vec<IpNet>,
         SourceNetwork::Subnet(id) => Query::all().with("id", id),
         SourceNetwork::Network(id) => Query::all().with("network_id", id),
         SourceNetwork::Port(id) => {
-            let Ok(id) = id.parse::<Id<Port>>() else { return Ok(Err(format!("{id:?} is no id of a port"))) };
+            let Ok(id) = id.parse::<Id<Port>>() else {
+                return Ok(Err(format!("{id:?} is not the id of a port")));
+            };
             let port = cloud.all::<Port>().find::<Port>(&id).await?;
             let ids: BTreeSet<Id<Subnet>> =
                 port.iter().flat_map(|it| &it.fixed_ips).filter_map(|it| it.subnet_id.clone()).collect();

@@ -136,6 +136,7 @@ fn refused(part: Part, error: Error, there: &mut Observed) -> Result<(), Error> 
 
 fn group<'o>(there: &'o mut Observed, step: &Step) -> Result<&'o mut SecurityGroup, Error> {
     there.group.as_mut().ok_or_else(|| {
-        Error::new(Class::Stale, "the security group does not exist any more").doing(step.to_string())
+        Error::new(Class::Stale, "the security group does not exist any more")
+            .with_operation(step.to_string())
     })
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     running::RunningConfig,
     runtime::{
-        Socket, SocketError,
+        RuntimeApiConnection, SocketError,
         observed::{self, Processes},
         socket,
     },
@@ -76,7 +76,7 @@ impl ProcessSupervisor {
     }
 
     /// One of which nothing is known may go on, and succeed: then HAProxy has what was refused.
-    async fn ask_for_reload(&mut self) -> Result<(Processes, Socket), ProcessError> {
+    async fn ask_for_reload(&mut self) -> Result<(Processes, RuntimeApiConnection), ProcessError> {
         let result = launch::reload(&self.paths, &self.alerts).await;
         match &result {
             Ok(_) => self.running.may_be_another = false,

@@ -211,7 +211,7 @@ fn hops(spec: &Field<'_>, local: Option<u32>, remote: Option<RemoteAs>, is_of_me
     };
     if multihop && is_internal {
         spec.child("ebgpMultiHop")
-            .forbidden("is for peers of another AS: those of the same AS may be anywhere");
+            .forbidden("may not be set for iBGP: an iBGP peer may be any number of hops away without it");
     }
     if multihop || is_internal { PeerDistance::Multihop(ANYWHERE) } else { PeerDistance::Direct }
 }

@@ -183,7 +183,7 @@ fn each_fault_is_told_with_its_place() {
         (
             "BGPPeer",
             format!("{{{at}, peerASN: 64512, ebgpMultiHop: true}}"),
-            "spec.ebgpMultiHop: Forbidden: is for peers of another AS: those of the same AS may be anywhere",
+            "spec.ebgpMultiHop: Forbidden: may not be set for iBGP: an iBGP peer may be any number of hops away without it",
         ),
         (
             "BGPPeer",
@@ -203,7 +203,7 @@ fn each_fault_is_told_with_its_place() {
         (
             "BGPPeer",
             format!("{{{at}, peerASN: 1, vrf: red}}"),
-            "spec.vrf: unknown field: what is not understood as a whole is not used",
+            "spec.vrf: unknown field: the whole object is ignored until it is removed",
         ),
         (
             "BGPAdvertisement",
@@ -229,12 +229,12 @@ fn each_fault_is_told_with_its_place() {
         (
             "BGPAdvertisement",
             "{communites: [a]}".to_owned(),
-            "spec.communites: unknown field: what is not understood as a whole is not used (did you mean \"communities\"?)",
+            "spec.communites: unknown field: the whole object is ignored until it is removed (did you mean \"communities\"?)",
         ),
         (
             "L2Advertisement",
             "{ipAddressPools: [a]}".to_owned(),
-            "spec.ipAddressPools: unknown field: what is not understood as a whole is not used (did you mean \"addressPools\"?)",
+            "spec.ipAddressPools: unknown field: the whole object is ignored until it is removed (did you mean \"addressPools\"?)",
         ),
         (
             "L2Advertisement",

@@ -253,7 +253,7 @@ impl Options {
             Some(Duration::ZERO) => Ok(None),
             Some(time) => Ok(Some(time)),
             None => {
-                let why = format!("{:?} is no time, such as 30 (seconds), 1m30s, 500ms", said.value);
+                let why = format!("{:?} is not a duration, such as 30 (seconds), 1m30s, 500ms", said.value);
                 Err(option_error(&said.place, "api_timeout", &why))
             }
         }

@@ -345,7 +345,7 @@ fn what_is_asked_for_is_planned_or_a_problem() {
         let name = row.names[0];
         let sample = SAMPLES.iter().find(|it| it.0 == name);
         let (value, first) = sample.map_or((of_a_cloud(name), &[][..]), |it| (it.1, it.2));
-        assert_eq!(sample.is_none(), row.help.contains("(clouds"), "{name} needs a sample here");
+        assert_eq!(sample.is_none(), row.help.contains("(Octavia only"), "{name} needs a sample here");
         for at in At::ALL {
             let value = at.otherwise(name).unwrap_or(value);
             let kept_out = name == CLIENTS && at.otherwise(name).is_some();

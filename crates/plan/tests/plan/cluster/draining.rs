@@ -31,7 +31,7 @@ fn a_host_that_drains_closes_its_sockets_and_keeps_what_open_connections_need() 
     let (Desired::LoadBalancer(before), Desired::LoadBalancer(drained)) =
         (before, world.desire(&unit(&owner(&shop()))))
     else {
-        panic!("it is no load balancer any more")
+        panic!("it is not a load balancer any more")
     };
     assert!(!before.listeners.is_empty() && drained.listeners.is_empty());
     assert_eq!((&drained.pools, &drained.binds), (&before.pools, &before.binds));

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use seaway_model::{
     AddressState, AnnounceMode, Change, Fact, Kind, ObjectRef, Problem, Reason, Time, Unit, WorkItem,
     announced::{AnnouncedReason, ConditionStatus},
-    bgp::{BgpReport, PeerProgress, PeerReport},
+    bgp::{BgpReport, BgpSessionState, PeerReport},
     fact::{
         AdvertisementScope, AnnouncementObject, AnnouncementSpec, BgpAdvertisement, FactRef, HostReport,
         TargetPort,
@@ -87,7 +87,7 @@ fn it_is_announced_once_a_host_says_so() {
         let bgp = BgpReport { peers: [("tor".into(), state(what, detail))].into(), ..BgpReport::default() };
         heard(HostReport { bgp, ..applied("a", 9) })
     };
-    let dirt = world.apply(failing(PeerProgress::Failed, "it does not answer"));
+    let dirt = world.apply(failing(BgpSessionState::Failed, "it does not answer"));
     assert!(is_told(&dirt), "{dirt:?}");
     let message = format!("{at}: host a has no session with BGPPeer tor: it does not answer");
     assert_eq!(told(&world), (ConditionStatus::False, AnnouncedReason::BgpFailed, message));
@@ -96,7 +96,7 @@ fn it_is_announced_once_a_host_says_so() {
         problems.iter().any(|it| it.reason == Reason::BGPFailed && it.fix.contains("docs/bgp.md")),
         "{problems:?}"
     );
-    tell(&mut world, failing(PeerProgress::Connecting, ""));
+    tell(&mut world, failing(BgpSessionState::Connecting, ""));
     assert_eq!(told(&world).1, AnnouncedReason::BgpPending);
     let dirt = world.apply(heard(with_routes(applied("b", 9), at, "tor")));
     assert!(is_told(&dirt), "{dirt:?}");
