@@ -10,7 +10,7 @@ pub enum AcmeError {
     #[error("{url} cannot be reached: {why}")]
     Unreachable { url: String, why: String },
     /// The authority refuses (RFC 8555, section 6.7).
-    #[error("{}", told(.kind, .detail, .status))]
+    #[error("{}", describe(.kind, .detail, .status))]
     Refused { status: u16, kind: String, detail: String, retry_after: Option<Duration> },
     #[error("unexpected answer of the ACME server at {url}: {why}")]
     Unexpected { url: String, why: String },
@@ -50,7 +50,7 @@ impl AcmeError {
     }
 }
 
-fn told(kind: &str, detail: &str, status: &u16) -> String {
+fn describe(kind: &str, detail: &str, status: &u16) -> String {
     match (kind, detail) {
         ("", "") => format!("the certificate authority answered {status}"),
         ("", detail) => format!("the certificate authority answered {status}: {detail}"),

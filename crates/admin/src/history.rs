@@ -62,14 +62,14 @@ impl History {
 
     /// Fills in what is known, with the minute that is not over as the last.
     pub(crate) fn fill(&self, view: &mut View) {
-        view.history = self.all.told(Counts::of_all(view));
+        view.history = self.all.view(Counts::of_all(view));
         for (shown, service) in view.services.iter_mut().enumerate() {
             let ring = self.services.get(&self.hasher.hash_one(&service.owner));
             service.history = match ring {
-                Some(ring) => ring.told(Counts::of(service)),
+                Some(ring) => ring.view(Counts::of(service)),
                 // It came after the last minute was over.
                 None if self.services.len() < MOST && shown < MOST => {
-                    Ring::default().told(Counts::of(service))
+                    Ring::default().view(Counts::of(service))
                 }
                 None => None,
             };
@@ -88,7 +88,7 @@ impl Ring {
     }
 
     /// `None`: nothing happened in that hour.
-    fn told(&self, now: Counts) -> Option<HistoryView> {
+    fn view(&self, now: Counts) -> Option<HistoryView> {
         let known = self.minutes.iter().copied().chain([now.since(self.base)]);
         let missing = MINUTES.saturating_sub(self.minutes.len().saturating_add(1));
         let all: Vec<Counts> = std::iter::repeat_n(Counts::default(), missing).chain(known).collect();

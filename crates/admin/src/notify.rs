@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    fn heard(listener: &UnixDatagram) -> String {
+    fn received(listener: &UnixDatagram) -> String {
         listener.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut buffer = [0; 512];
         let length = listener.recv(&mut buffer).unwrap();
@@ -108,7 +108,7 @@ mod tests {
         let path = folder.path().join("notify");
         let listener = UnixDatagram::bind(&path).unwrap();
         Notifier::to_socket(&path).ready("serving\nSTOPPING=1");
-        assert_eq!(heard(&listener), "READY=1\nSTATUS=serving STOPPING=1");
+        assert_eq!(received(&listener), "READY=1\nSTATUS=serving STOPPING=1");
     }
 
     #[test]
@@ -118,11 +118,11 @@ mod tests {
         let listener = UnixDatagram::bind_addr(&address).unwrap();
         let notifier = Notifier::to_socket(format!("@{name}"));
         notifier.reloading();
-        let text = heard(&listener);
+        let text = received(&listener);
         let at: u64 = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse().unwrap();
         assert!(at > 0);
         notifier.stopping("draining");
-        assert_eq!(heard(&listener), "STOPPING=1\nSTATUS=draining");
+        assert_eq!(received(&listener), "STOPPING=1\nSTATUS=draining");
     }
 
     #[test]

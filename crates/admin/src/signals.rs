@@ -43,7 +43,7 @@ impl Signals {
                 _ = self.interrupt.recv() => ReceivedSignal::Stop,
                 _ = self.hang_up.recv() => ReceivedSignal::HangUp,
             };
-            if let Some(signal) = self.stop_requests.hear(heard) {
+            if let Some(signal) = self.stop_requests.handle(heard) {
                 return signal;
             }
         }
@@ -63,7 +63,7 @@ struct StopRequests {
 }
 
 impl StopRequests {
-    fn hear(&mut self, heard: ReceivedSignal) -> Option<Signal> {
+    fn handle(&mut self, heard: ReceivedSignal) -> Option<Signal> {
         match heard {
             ReceivedSignal::Stop if self.stopping => Some(Signal::StopNow),
             ReceivedSignal::Stop => {
@@ -82,7 +82,7 @@ mod tests {
 
     fn after(heard: &[ReceivedSignal]) -> Vec<Signal> {
         let mut stop_requests = StopRequests::default();
-        heard.iter().filter_map(|&heard| stop_requests.hear(heard)).collect()
+        heard.iter().filter_map(|&heard| stop_requests.handle(heard)).collect()
     }
 
     #[test]

@@ -92,7 +92,11 @@ impl ArpSettings {
             interface: link.name.clone(),
             found,
             // With a larger but weaker value on the interface, changing `all` would do nothing.
-            remedy: if own > setting.wanted() && !all_is_wrong { link.name.clone() } else { ALL.to_owned() },
+            remedy: if own > setting.required_value() && !all_is_wrong {
+                link.name.clone()
+            } else {
+                ALL.to_owned()
+            },
         })
     }
 
@@ -110,7 +114,7 @@ impl ArpSettings {
     }
 
     fn set(&self, setting: Setting, interface: &str) -> io::Result<()> {
-        fs::write(self.path(setting, interface), setting.wanted().to_string())
+        fs::write(self.path(setting, interface), setting.required_value().to_string())
     }
 
     fn path(&self, setting: Setting, interface: &str) -> PathBuf {
@@ -148,7 +152,7 @@ impl Setting {
         }
     }
 
-    pub fn wanted(self) -> u32 {
+    pub fn required_value(self) -> u32 {
         match self {
             Setting::ArpIgnore => 1,
             Setting::ArpAnnounce => 2,
@@ -161,7 +165,7 @@ impl Setting {
     }
 
     fn command(self, interface: &str) -> String {
-        let (name, wanted) = (self.name(), self.wanted());
+        let (name, wanted) = (self.name(), self.required_value());
         // With slashes, a name may contain dots, as those of VLAN interfaces do.
         if interface.contains('.') {
             format!("sysctl -w net/ipv4/conf/{interface}/{name}={wanted}")

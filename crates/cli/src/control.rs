@@ -159,7 +159,7 @@ impl Control {
             changes.send(change).await.context("the engine ended")?;
         }
         let tell = changes.clone();
-        let (heartbeat, part) = Heartbeat::new("the queue of changes");
+        let (heartbeat, part) = Heartbeat::new("the forwarder of file changes");
         parts.push(part);
         std::thread::Builder::new().name("changes".into()).spawn(move || {
             // It waits for others all the time; only its end is a fault.
@@ -173,7 +173,7 @@ impl Control {
                 }
             }
         })?;
-        let clock = spawn("the clock", &mut parts, send_time(changes.clone(), TELL_TIME));
+        let clock = spawn("the timer", &mut parts, send_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
         let mut reported = ReportedProblems::new(problem_log.clone());
         tokio::spawn(async move {
@@ -317,8 +317,8 @@ fn tell_addresses(found: &[IpAddr], settings: &Settings) {
     let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
     if settings.addresses.is_empty() {
         info!(
-            "this host's addresses: {all}; loopback and link-local ones are not served (to choose: --address IP, or \
-             host.addresses in seaway.yaml)"
+            "this host's addresses: {all}; loopback is served only where there is no other address, link-local never (to \
+             choose: --address IP, or host.addresses in seaway.yaml)"
         );
     } else {
         info!("this host's addresses: {all}, as --address or host.addresses says");

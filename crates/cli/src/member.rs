@@ -309,10 +309,10 @@ impl Member {
                 let leads = lead::lead(campaign.leadership(), changes.clone());
                 watchdog::spawn("the watch of the leader's Lease", &mut parts, leads);
                 let makes = lead::make_layer2_key(cluster.clone(), campaign.leadership(), handle.clone());
-                watchdog::spawn("the key of hosts that announce addresses", &mut parts, makes);
+                watchdog::spawn("the writer of the Layer 2 key", &mut parts, makes);
                 if let Some(herald) = herald {
                     let records = records::keep(records, campaign.leadership(), handle.clone(), herald);
-                    watchdog::spawn("records of deletions", &mut parts, records);
+                    watchdog::spawn("the writer of deletion records", &mut parts, records);
                 }
                 let (keeper, claims) = names::keep(&cluster, campaign.leadership(), handle.clone());
                 parts.push(keeper);
@@ -320,12 +320,16 @@ impl Member {
                 watch.gather_addresses(&cluster, campaign.leadership(), tell.clone());
                 let reports = PoolStatusWriter::start(&cluster, campaign.leadership());
                 parts.push(reports.part());
-                watchdog::spawn("the count of pools", &mut parts, count(reports, handle.clone()));
+                watchdog::spawn(
+                    "the counters of AddressPool statuses",
+                    &mut parts,
+                    count(reports, handle.clone()),
+                );
                 if let Some(namespace) = settings.copies.clone() {
                     let (keeper, names) =
                         copies::keep(&cluster, campaign.leadership(), namespace, handle.clone());
                     parts.push(keeper);
-                    watchdog::spawn("the names of copied certificates", &mut parts, names);
+                    watchdog::spawn("the list of certificates to copy", &mut parts, names);
                 }
                 None
             }
@@ -343,16 +347,16 @@ impl Member {
         tokio::spawn(pages::tell(bound.closed_listeners(), owns.subscribe(), changes.clone()));
         let reported = ReportedProblems::new(problems);
         let hearing = Hearing { changes: changes.clone(), me, memory, reported }.run(heard);
-        let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
+        let hearing = watchdog::spawn("the forwarder of watch events", &mut parts, hearing);
         let pems = match &host {
             Some(_) => Some(serve::certificates(&settings, &tell).await?),
             None => None,
         };
         drop(tell);
         let wants = want(watch.secret_interest(), handle.clone());
-        watchdog::spawn("the names of certificates", &mut parts, wants);
+        watchdog::spawn("the list of certificates to read", &mut parts, wants);
         let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
-        let clock = watchdog::spawn("the clock", &mut parts, send_time(changes.clone(), period));
+        let clock = watchdog::spawn("the timer", &mut parts, send_time(changes.clone(), period));
         let addresses = host.as_ref().and_then(|host| {
             let addresses = host.watch_addresses(move |report| {
                 // The engine may have ended; then nobody needs to know.

@@ -78,7 +78,7 @@ mod tests {
         all
     }
 
-    fn said<'n>(node: &'n Node, key: &str) -> &'n str {
+    fn text_of<'n>(node: &'n Node, key: &str) -> &'n str {
         match node.child(key).map(|it| &it.value) {
             Some(Value::Text(text)) => text,
             _ => "",
@@ -87,14 +87,15 @@ mod tests {
 
     /// A row of each field that says what it is for, and those within it.
     fn rows(schema: &Node, path: &str, page: &mut String) {
-        let list = said(schema, "type") == "array";
+        let list = text_of(schema, "type") == "array";
         let inner = schema.child("items").filter(|_| list).unwrap_or(schema);
-        let description =
-            [said(schema, "description"), said(inner, "description")].into_iter().find(|it| !it.is_empty());
+        let description = [text_of(schema, "description"), text_of(inner, "description")]
+            .into_iter()
+            .find(|it| !it.is_empty());
         let path = if list { format!("{path}[]") } else { path.to_owned() };
         if let Some(description) = description.filter(|_| path.contains('.')) {
             *page +=
-                &format!("| `{path}` | {} | {} |\n", said(inner, "type"), description.replace('|', "\\|"));
+                &format!("| `{path}` | {} | {} |\n", text_of(inner, "type"), description.replace('|', "\\|"));
         }
         if let Some(Node { value: Value::Map(entries), .. }) = inner.child("properties") {
             entries.iter().for_each(|it| rows(&it.value, &format!("{path}.{}", it.key), page));
@@ -111,10 +112,10 @@ mod tests {
              AddressPool and the defaults of its fields.\n",
         );
         for definition in documents(definitions()) {
-            let name = |key: &str| said(at(&definition, &["spec", "names"]).expect("names"), key);
+            let name = |key: &str| text_of(at(&definition, &["spec", "names"]).expect("names"), key);
             let schema =
                 at(&definition, &["spec", "versions", "0", "schema", "openAPIV3Schema"]).expect("a schema");
-            page += &format!("\n## {}\n\n{}\n\n", name("kind"), said(schema, "description"));
+            page += &format!("\n## {}\n\n{}\n\n", name("kind"), text_of(schema, "description"));
             page +=
                 &format!("`kubectl get {}`\n\n| field | type | meaning |\n|---|---|---|\n", name("plural"));
             for part in ["spec", "status"] {

@@ -187,7 +187,7 @@ impl DnsEndpoints {
                 Err(ApiError::Conflict(_)) => {}
                 // It was deleted since.
                 Err(ApiError::NotFound) if there.is_some() => return Err(self.changed(&key)),
-                Err(answer) => return Err(told(answer)),
+                Err(answer) => return Err(error_of(answer)),
             }
         }
         Err(self.changed(&key))
@@ -232,7 +232,7 @@ impl DnsEndpoints {
                     return Ok(());
                 }
                 Err(ApiError::Conflict(_)) => {}
-                Err(answer) => return Err(told(answer)),
+                Err(answer) => return Err(error_of(answer)),
             }
         }
         Err(self.changed(&key))
@@ -259,7 +259,7 @@ impl DnsEndpoints {
             let request =
                 request.map_err(|error: request::Error| DnsEndpointError::Failed(error.to_string()))?;
             let client = self.cluster.client();
-            let page: Page = self.cluster.within_deadline(client.request(request)).await.map_err(told)?;
+            let page: Page = self.cluster.within_deadline(client.request(request)).await.map_err(error_of)?;
             objects.extend(page.items.into_iter().filter_map(|it| Some((key_of(&it, installation)?, it))));
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
             if params.continue_token.is_none() {
@@ -274,7 +274,7 @@ impl DnsEndpoints {
         let found = match self.cluster.read_as::<Object>(&KIND, &key.0, &object_name(&key.1)).await {
             Ok(found) => Some(found),
             Err(ApiError::NotFound) => None,
-            Err(answer) => return Err(told(answer)),
+            Err(answer) => return Err(error_of(answer)),
         };
         if found.as_ref().is_some_and(|it| key_of(it, installation).as_ref() != Some(key)) {
             self.note(key.clone(), None);
@@ -416,7 +416,7 @@ fn versions(there: &Object) -> Value {
     json!({"resourceVersion": there.metadata.resource_version, "uid": there.metadata.uid})
 }
 
-fn told(answer: ApiError) -> DnsEndpointError {
+fn error_of(answer: ApiError) -> DnsEndpointError {
     match answer {
         ApiError::NotFound => DnsEndpointError::NotInstalled,
         ApiError::Forbidden(why) => DnsEndpointError::Forbidden(why),

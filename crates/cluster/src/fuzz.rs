@@ -24,13 +24,13 @@ use crate::{
     watch::host_leases,
 };
 
-fn told(bytes: &[u8]) -> Option<RawObject> {
+fn decode_object(bytes: &[u8]) -> Option<RawObject> {
     // An API server names every object.
     serde_json::from_slice(bytes).ok().filter(|it: &RawObject| !it.name().is_empty())
 }
 
 fn told_again(written: &Value) -> RawObject {
-    told(written.to_string().as_bytes()).expect("what we write is an object")
+    decode_object(written.to_string().as_bytes()).expect("what we write is an object")
 }
 
 /// What is followed of an object. Where something is refused or left out, somebody is told what, and of which object.
@@ -57,7 +57,7 @@ fn followed(kind: Kind, object: &RawObject) -> Option<Fact> {
 /// Any object is a fact, or refused with reasons. What a strict reader understands is followed whole, and what a Service
 /// says of its status is only what is there.
 pub fn object(bytes: &[u8]) {
-    let Some(object) = told(bytes) else { return };
+    let Some(object) = decode_object(bytes) else { return };
     for watched in &WATCHED {
         followed(watched.kind, &object);
         if let Some(Ok(strict)) = read_as(watched.kind, &object.tree) {
@@ -83,7 +83,7 @@ fn has_newer_rule(facts: &[Fact]) -> bool {
 
 /// An Address is refused with reasons, or is as we write it: by its name, with its owners, and of its version.
 pub fn address(bytes: &[u8]) {
-    let Some(object) = told(bytes) else { return };
+    let Some(object) = decode_object(bytes) else { return };
     let Some(Fact::Address(read)) = followed(Kind::Address, &object) else { return };
     assert_eq!(object.name(), address::name(read.ip), "one address has one name");
     let version = (read.version > 0).then(|| read.version.to_string());
@@ -97,7 +97,7 @@ pub fn address(bytes: &[u8]) {
 /// What a host says is refused with reasons, or reads back as a host writes it. Its addresses count as told to others only if
 /// they were.
 pub fn host(bytes: &[u8]) {
-    let Some(object) = told(bytes) else { return };
+    let Some(object) = decode_object(bytes) else { return };
     let Some(Fact::Host(report)) = followed(Kind::LoadBalancerHost, &object) else { return };
     let faults = ValidationErrors::default();
     let seen =

@@ -121,7 +121,7 @@ async fn write_on(cluster: Cluster, mut leading: Leadership, mut heard: watch::R
             if waits || !leading.is_held() {
                 continue;
             }
-            match tell(&cluster, object, pool, before).await {
+            match write_status(&cluster, object, pool, before).await {
                 Ok(now) => {
                     refused.remove(object);
                     written.insert(object.clone(), now);
@@ -146,7 +146,7 @@ async fn write_on(cluster: Cluster, mut leading: Leadership, mut heard: watch::R
 }
 
 /// Writes what is not said yet.
-async fn tell(
+async fn write_status(
     cluster: &Cluster,
     object: &ObjectRef,
     pool: &PoolStatus,
@@ -157,7 +157,7 @@ async fn tell(
         Some(before) => Some(before.since),
         // Whoever starts again, or led before, may have said it already.
         None => {
-            let said = said(cluster, object).await?;
+            let said = read_status(cluster, object).await?;
             let since = since(&said);
             match since {
                 Some(since)
@@ -198,7 +198,7 @@ async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(
 }
 
 /// What its status says; nothing, where there is none.
-async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, ApiError> {
+async fn read_status(cluster: &Cluster, object: &ObjectRef) -> Result<Value, ApiError> {
     let pools = WatchedKind::known(Kind::AddressPool);
     let api: Api<DynamicObject> = Api::all_with(cluster.client(), &pools.resource());
     // To list is what the role allows.

@@ -13,7 +13,7 @@
 //! earlier (`schedule.rs`), or when its authority says so (`renewal.rs`). What is added to DNS is removed (`records.rs`).
 
 mod attempt;
-mod gates;
+mod backoff;
 mod observed;
 mod reach;
 mod records;
@@ -44,7 +44,7 @@ pub(crate) use self::records::tsig_key;
 use self::schedule::{millis, seconds};
 use self::{
     attempt::Attempt,
-    gates::Backoffs,
+    backoff::Backoffs,
     records::Records,
     renewal::{CachedDirectory, Renewals},
     stored::StoredCertificate,
@@ -207,7 +207,8 @@ impl Certificates {
             self.records.check(updates).map_err(AcmeError::Dns)?;
         }
         let before = observed.failed;
-        let counted = schedule::after_failure(before, None, observed.left(), seconds(observed.now));
+        let counted =
+            schedule::after_failure(before, None, observed.remaining_seconds(), seconds(observed.now));
         if !self.note(host, acme, counted) {
             return Err(AcmeError::Key(
                 "the state folder cannot be written, so that nothing is ordered".into(),
@@ -332,14 +333,14 @@ impl Certificates {
     fn fail(&self, order: &CertificateOrder, error: &AcmeError, observed: &mut Observed) {
         let CertificateOrder { host, acme, .. } = order;
         let before = observed.attempt.as_ref().map_or(observed.failed, |it| it.before);
-        let (now, left) = (seconds(observed.now), observed.left());
+        let (now, left) = (seconds(observed.now), observed.remaining_seconds());
         observed.failed = schedule::after_failure(before, error.retry_after(), left, now);
         let why = match error {
             // What we say ourselves needs no address.
             AcmeError::Unexpected { url, why } if **url == *acme.directory => why.clone(),
             other => other.to_string(),
         };
-        let wait = schedule::waits(observed.failed, now).unwrap_or_default();
+        let wait = schedule::retry_delay(observed.failed, now).unwrap_or_default();
         warn!(%host, why, failures = observed.failed.count, "no certificate was issued");
         observed.attempt = None;
         observed.why = Some((why.clone(), wait));
@@ -397,7 +398,7 @@ impl Driver for Certificates {
             let under_way = attempts.under_way.get(&order.host).cloned();
             let why = attempts.why.get(&order.host).cloned();
             let gate = attempts.gates.closed(&order.acme, seconds(now)).cloned();
-            let renewal = attempts.renewals.known(order, seconds(now));
+            let renewal = attempts.renewals.renewal_of(order, seconds(now));
             (under_way, why, gate, renewal, attempts.told.insert(order.host.clone()))
         };
         // Somebody wants it from elsewhere now.
@@ -405,7 +406,7 @@ impl Driver for Certificates {
             under_way.filter(|it| it.acme == order.acme && Some(it.challenge()) == order.challenge);
         if let Some(attempt) = &mut attempt {
             tokio::select! {
-                () = attempt.look(order, &self.records) => {}
+                () = attempt.observe(order, &self.records) => {}
                 failure = self.ending() => return Err(failure),
             }
         }

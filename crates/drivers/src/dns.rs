@@ -73,12 +73,12 @@ impl DnsNames {
         self
     }
 
-    async fn look(&self, it: &DnsName) -> Result<Observed, DnsFailure> {
+    async fn observe_records(&self, it: &DnsName) -> Result<Observed, DnsFailure> {
         match &it.zone.by {
             DnsProvider::Updates { server, key } => {
-                Ok(look::look(&updates::server(it, *server, key)?, it).await?)
+                Ok(look::observe(&updates::server(it, *server, key)?, it).await?)
             }
-            DnsProvider::Endpoints => endpoints::look(self.endpoints(it)?, it).await,
+            DnsProvider::Endpoints => endpoints::observe(self.endpoints(it)?, it).await,
         }
     }
 
@@ -162,7 +162,7 @@ impl Driver for DnsNames {
         desired: &Desired,
     ) -> Result<Option<ObservedName>, Failure> {
         let Some(it) = self.note(unit, desired) else { return Ok(None) };
-        let seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
+        let seen = self.observe_records(&it).await.map_err(|trouble| failure_of(&it, &trouble))?;
         Ok(Some(ObservedName { it, seen }))
     }
 
@@ -176,11 +176,11 @@ impl Driver for DnsNames {
         let (Some(looked), Unit::DnsName(name)) = (observed, unit) else { return Ok(()) };
         context.require_lead()?;
         let it = looked.it.clone();
-        match self.change(&it, step).await.map_err(|trouble| told(&it, &trouble))? {
+        match self.change(&it, step).await.map_err(|trouble| failure_of(&it, &trouble))? {
             UpdateOutcome::Done => looked.seen = after(step, &looked.seen),
             UpdateOutcome::NotAsPresupposed => {
                 // It may have been done before: an answer was lost, or a process ended before it came.
-                looked.seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
+                looked.seen = self.observe_records(&it).await.map_err(|trouble| failure_of(&it, &trouble))?;
                 if !is_done(step, &looked.seen) {
                     return Err(Failure::retry(format!("{name} was changed in DNS meanwhile")));
                 }
@@ -247,7 +247,7 @@ impl From<DnsError> for DnsFailure {
 }
 
 /// What is there stays.
-fn told(it: &DnsName, trouble: &DnsFailure) -> Failure {
+fn failure_of(it: &DnsName, trouble: &DnsFailure) -> Failure {
     let why = format!("{} is not up to date in DNS: {}", it.name, trouble.why);
     let problem = Problem::new(it.owner.object(), Reason::NameNotPublished, why.clone()).fix(trouble.fix);
     Failure::Retry { why, problems: vec![(it.owner.clone(), problem)], after: Some(AFTER_ERROR) }

@@ -1,6 +1,6 @@
 //! One load balancer on this host, served by our own data plane.
 
-mod seen;
+mod reply_path;
 mod steps;
 
 use std::{
@@ -24,7 +24,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tracing::info;
 
 pub use self::{
-    seen::{ReplyPath, ReplyPathProblem},
+    reply_path::{ReplyPath, ReplyPathProblem},
     steps::{Step, steps},
 };
 use crate::HostPlacement;
@@ -124,7 +124,7 @@ impl Driver for Native {
         let running = key(unit).and_then(|key| self.proxy.running(key)).unwrap_or_default();
         let shows = |it: &LoadBalancer| it.pools.values().any(|pool| pool.transparent);
         let unseen = match desired {
-            Desired::LoadBalancer(wanted) if shows(wanted) => self.answers.lead_back().err(),
+            Desired::LoadBalancer(wanted) if shows(wanted) => self.answers.route_replies_back().err(),
             _ => None,
         };
         let pooled = match desired {
@@ -144,7 +144,7 @@ impl Driver for Native {
         let Some(key) = key(unit) else { return Ok(()) };
         match step {
             Step::PutPool(pool) => {
-                self.proxy.put_pool(key, self.answers.shown(pool));
+                self.proxy.put_pool(key, self.answers.servable(pool));
                 observed.running.pools.insert(pool.id.clone(), pool.clone());
             }
             Step::RemovePool(id) => {
@@ -184,7 +184,7 @@ impl Driver for Native {
         let Some(key) = key(unit) else { return Ok(false) };
         match patch {
             Patch::Members(pool) => {
-                self.proxy.put_pool(key, self.answers.shown(pool));
+                self.proxy.put_pool(key, self.answers.servable(pool));
                 Ok(true)
             }
             Patch::Certificate(object, certificate) => {

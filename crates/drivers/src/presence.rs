@@ -250,7 +250,7 @@ impl Presence {
     fn observed(&self) -> Result<Observed, Error> {
         let observed = self.look()?;
         let unmet = self.arp.observe(&reachable_links(&observed.kernel));
-        self.guarding.iter().for_each(|it| it.keep(observed.ours.keys().copied()));
+        self.guarding.iter().for_each(|it| it.protect(observed.ours.keys().copied()));
         Ok(Observed { unmet, ..observed })
     }
 
@@ -294,7 +294,7 @@ impl Presence {
 
 impl Presence {
     /// It is tried every few seconds, and told once.
-    fn tell(&self, unmet: &[UnmetSetting]) {
+    fn warn_once(&self, unmet: &[UnmetSetting]) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for unmet in unmet.iter().filter(|it| !told.contains(it)) {
             warn!(setting = unmet.setting.name(), interface = %unmet.interface,
@@ -337,7 +337,7 @@ impl Driver for Presence {
         let done = match step {
             Step::SettleArp => {
                 observed.unmet = self.arp.enforce(&reachable_links(&observed.kernel));
-                self.tell(&observed.unmet);
+                self.warn_once(&observed.unmet);
                 Ok(())
             }
             Step::Add(ip) => self.add(*ip, observed),

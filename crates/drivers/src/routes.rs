@@ -154,8 +154,7 @@ impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
             }
             Err(PassError::Other(problem)) => PassResult { problems: vec![problem], next: AGAIN },
             Err(PassError::Cloud(error)) => {
-                let message =
-                    format!("routes are not as they should be, or this is not known: {}", error.trouble());
+                let message = format!("routes are missing, or cannot be verified: {}", error.summary());
                 let fix = error.fix().map_or_else(|| UNCHANGED.to_owned(), |it| format!("{it}. {UNCHANGED}"));
                 let problem = Problem::new(about(), Reason::Unreachable, message).fix(&*fix);
                 PassResult { problems: vec![problem], next: AGAIN }
@@ -192,7 +191,7 @@ impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
         let read::RouterAndPorts { router, ports } = read::read(&cloud, router).await?;
         let segments = read::subnets(&cloud, &router, &ports, &mut self.subnets).await?;
         let subnets = segments.iter().map(|it| it.net).collect();
-        let what = "the ConfigMap seaway-routes, which has what is Seaway's, cannot be read";
+        let what = "the ConfigMap seaway-routes, which records Seaway's routes, cannot be read";
         let recorded = self.records.read().await.map_err(|error| PassError::unanswered(what, &error))?;
         let rules = RouteRules {
             region: cloud.session().region().map(str::to_owned),

@@ -210,9 +210,10 @@ async fn permit_name(asked: &Deletions, unit: &Unit, name: &Name) -> Result<(), 
     let whole = Owner::Config("dns".into());
     let what = format!("the DNS records of {name}");
     let services = asked.owners.services().await;
-    let services = services.map_err(|why| unanswered(&whole, &what, "no Service asks for the name", &why))?;
+    let services =
+        services.map_err(|why| unanswered(&whole, &what, "no Service requests this DNS name", &why))?;
     match services.iter().find(|it| asked.uses.uses(it, unit)) {
-        Some(service) => Err(used(owner_of(service), &what, "a Service still asks for the name")),
+        Some(service) => Err(used(owner_of(service), &what, "a Service still requests this DNS name")),
         None if asked.seen => Ok(()),
         None => within_limit(asked, &unit.to_string(), &whole, &what).await.map_err(not_now),
     }
@@ -354,7 +355,7 @@ async fn without_doubt(
         ),
     };
     let message = format!(
-        "{what} is not deleted: no change that this process saw asks for the deletion, and \
+        "{what} is not deleted: this process saw no change that requires the deletion, and \
                  {why}{but}"
     );
     Err(refused(owner.clone(), Reason::OtherController, message, &fix))

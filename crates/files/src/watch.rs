@@ -133,7 +133,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         self.heartbeat.enter_thread();
         let mut pending = PendingFileEvents::default();
         let mut look_again = first.again;
-        self.tell(|_| first.changes);
+        self.send(|_| first.changes);
         while !self.wakeup.is_stopping() {
             let deadlines = [pending.next_due(), lock(&self.folder).deadline(), look_again];
             let until = deadlines.into_iter().flatten().min();
@@ -142,7 +142,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 return;
             }
             self.heartbeat.beat();
-            self.tell(|it| it.wakeup.take_problems());
+            self.send(|it| it.wakeup.take_problems());
             for event in self.kernel.events() {
                 self.note(&event, &mut pending);
             }
@@ -156,10 +156,10 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             if pending.take_everything() {
                 let look = self.look(&pending.files_in_writing(), now);
                 look_again = look.again;
-                self.tell(|_| look.changes);
+                self.send(|_| look.changes);
             }
             let names = pending.take_due(now);
-            self.tell(|it| lock(&it.folder).refresh_files(names, now));
+            self.send(|it| lock(&it.folder).refresh_files(names, now));
         }
     }
 
@@ -202,7 +202,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         ScanResult { changes, again }
     }
 
-    fn tell(&mut self, changes: impl FnOnce(&Self) -> Vec<Change>) {
+    fn send(&mut self, changes: impl FnOnce(&Self) -> Vec<Change>) {
         let changes = changes(self);
         if !changes.is_empty() {
             // Whoever takes them may be slow.

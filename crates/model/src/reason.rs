@@ -87,7 +87,7 @@ reasons! {
         /// The Service asks for an address that another one has.
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
         /// Another machine of the network answers for an address that hosts are to announce by ARP or NDP. No host announces it.
-        AddressConflict: "Give that machine another address, or take the address out of the pool. Hosts ask the network again \
+        AddressConflict: "Give that machine another address, or take the address out of the pool. Hosts probe the address again \
                           every 10 seconds.",
         /// Hosts are to announce an address by ARP or NDP (announce: l2), and cannot.
         Layer2Failed: "Do what the message says: docs/layer2.md has what hosts need.",

@@ -130,7 +130,7 @@ impl Bgp {
                     state.failed = None;
                     state.running =
                         Some(RunningSpeaker { watching: None, watched: 0, wanted: None, speaker });
-                    info!(peers = wanted.sessions.len(), "BGP sessions begin");
+                    info!(peers = wanted.sessions.len(), "BGP sessions are starting");
                 }
                 Err(error) => {
                     let why = error.to_string();
@@ -146,7 +146,7 @@ impl Bgp {
         }
         if let Some(running) = &mut state.running {
             if running.wanted.as_ref() != Some(&wanted) {
-                running.speaker.want(wanted.clone());
+                running.speaker.set_desired(wanted.clone());
                 running.wanted = Some(wanted);
             }
             running.watch(watchdog);
@@ -317,7 +317,7 @@ fn fill_in_password(session: &mut Session, passwords: &BgpPasswords) -> Result<(
         None => {
             let read = passwords.get(&password.secret);
             read.ok_or_else(|| {
-                format!("the password is not known: {} must have the key `password`", password.secret)
+                format!("the password cannot be read: {} must have the key `password`", password.secret)
             })?
             .clone()?
         }

@@ -157,7 +157,7 @@ impl Layer2 {
             }
         }
         if let Some(running) = &state.running {
-            running.announcer.want(self.wanted(wanted));
+            running.announcer.set_desired(self.wanted(wanted));
         }
     }
 
@@ -175,7 +175,7 @@ impl Layer2 {
         };
         let (presence, changed) = (self.presence.clone(), changed.clone());
         Announcer::start(settings, move |states| {
-            let states = told(states);
+            let states = states_of(states);
             log_changes(&presence.layer2(), &states);
             if presence.note_layer2(states) {
                 changed();
@@ -329,7 +329,7 @@ fn log_changes(before: &BTreeMap<IpAddr, Layer2State>, now: &BTreeMap<IpAddr, La
     }
 }
 
-fn told(states: &BTreeMap<IpAddr, AddressStatus>) -> BTreeMap<IpAddr, Layer2State> {
+fn states_of(states: &BTreeMap<IpAddr, AddressStatus>) -> BTreeMap<IpAddr, Layer2State> {
     let state = |it: &AddressStatus| {
         let (what, detail) = match &it.what {
             AddressState::NotServed => return None,
@@ -425,7 +425,7 @@ mod tests {
                 answering,
             };
             let ip: IpAddr = [192, 0, 2, 1].into();
-            told(&[(ip, state)].into()).remove(&ip).expect("is told")
+            states_of(&[(ip, state)].into()).remove(&ip).expect("is told")
         };
         assert_eq!(said(false).detail.as_str(), "02:00:00:00:00:02; this host has 02:00:00:00:00:01");
         assert_eq!(

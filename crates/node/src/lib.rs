@@ -296,8 +296,8 @@ impl Host {
         } else if let Err(error) = self.presence.clear() {
             tracing::warn!(%error, "addresses cannot be removed from lo");
         }
-        if let Some(left) = self.answers.left() {
-            tracing::info!("{left}");
+        if let Some(leftovers) = self.answers.leftovers() {
+            tracing::info!("{leftovers}");
         }
         drained
     }

@@ -70,11 +70,15 @@ impl Cloud {
 
     /// Asks a service: within limits and time-outs, repeated where that is safe, signed in anew once when need be.
     pub async fn call(&self, call: Call) -> Result<Reply, Error> {
-        self.told(&call, self.ask(&call)).await
+        self.instrumented(&call, self.ask(&call)).await
     }
 
     /// With a span, a count and a time.
-    async fn told<T>(&self, call: &Call, doing: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn instrumented<T>(
+        &self,
+        call: &Call,
+        doing: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let span = tracing::debug_span!(
             "openstack",
             service = %call.service,
@@ -188,7 +192,7 @@ impl Cloud {
             return Ok(known.clone());
         }
         let call = Call::get(service, "list versions", "");
-        let found = Arc::new(self.told(&call, self.discover(&call)).await?);
+        let found = Arc::new(self.instrumented(&call, self.discover(&call)).await?);
         lock(&self.0.versions).insert(service, (now, found.clone()));
         Ok(found)
     }

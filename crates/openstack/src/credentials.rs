@@ -11,12 +11,12 @@
 pub mod cloud_conf;
 mod clouds;
 mod duration;
+mod environment;
 pub(crate) mod fuzz;
 pub mod ini;
 mod options;
 mod permissions;
 mod source;
-mod surroundings;
 mod watched;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
@@ -26,8 +26,8 @@ use secrecy::SecretString;
 use crate::call::Service;
 
 pub use cloud_conf::CloudConf;
+pub use environment::Environment;
 pub use source::{LoadedCredentials, Source};
-pub use surroundings::Environment;
 pub(crate) use watched::CredentialWatch;
 
 /// All that signing in and finding services needs.

@@ -79,7 +79,7 @@ impl Error {
 
     /// What was being done and what is wrong: the same as long as that is the same, for whoever tells it with the fix
     /// beside it and not anew for every request.
-    pub fn trouble(&self) -> String {
+    pub fn summary(&self) -> String {
         let ErrorInner { doing, message, .. } = &*self.0;
         if doing.is_empty() { message.clone() } else { format!("{doing}: {message}") }
     }
@@ -186,7 +186,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = &*self.0;
-        f.write_str(&self.trouble())?;
+        f.write_str(&self.summary())?;
         if let Some(fix) = &what.fix {
             write!(f, "; {fix}")?;
         }

@@ -7,6 +7,7 @@
 //! ```
 //! It does not know tokens, and an answer of status 404 is an answer.
 
+mod attempt_error;
 mod backoff;
 mod exchange;
 pub(crate) mod fuzz;
@@ -14,8 +15,8 @@ mod limits;
 mod metrics;
 mod retry_after;
 mod transport;
-mod trouble;
 
+pub(crate) use attempt_error::AttemptError;
 pub use backoff::Backoff;
 pub(crate) use backoff::RandomSource;
 pub(crate) use exchange::{Exchange, ExchangeOptions, TimeBudget};
@@ -23,4 +24,3 @@ pub use limits::Limits;
 pub(crate) use limits::RequestLimiter;
 pub use metrics::Metrics;
 pub(crate) use transport::{Body, HttpReply, HttpRequest, Transport};
-pub(crate) use trouble::AttemptError;

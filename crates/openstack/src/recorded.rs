@@ -231,13 +231,13 @@ fn what_was_read_is_told_again_by_its_like() {
             _ => again::<octavia::HealthMonitor>(&told, |it| json!(octavia::NewHealthMonitor::like(it))),
         };
         for (field, value) in again.as_object().expect("a body") {
-            assert_eq!(&said(value), &said(&told[key][field]), "{name}: {field}");
+            assert_eq!(&without_nulls(value), &without_nulls(&told[key][field]), "{name}: {field}");
         }
     }
 }
 
 /// Without what is null.
-fn said(value: &Value) -> Value {
+fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             map.iter().filter(|(_, it)| !it.is_null()).map(|(key, it)| (key.clone(), it.clone())).collect()

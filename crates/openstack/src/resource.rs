@@ -9,11 +9,11 @@
 
 mod edit;
 mod fields;
-mod hidden;
 mod id;
-mod lost;
+mod lost_reply;
 mod pages;
 mod query;
+mod secret_text;
 mod table;
 mod wait;
 mod words;
@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 
 pub use edit::Edit::{self, Leave, To};
 pub use fields::{FieldError, Fields, UnknownFields};
-pub use hidden::SecretText;
 pub use id::{Id, InvalidId, Ref};
 pub use pages::{Page, Pages, UnreadableObject};
 pub use query::Query;
+pub use secret_text::SecretText;
 pub use wait::ResourceState;
 
 pub(crate) use fields::or_default;

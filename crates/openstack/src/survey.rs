@@ -10,8 +10,8 @@
 //! `read_load_balancers` (forest.rs) lists load balancers with all below them: `seaway openstack show`.
 
 mod abilities;
+mod findings;
 pub mod forest;
-mod judge;
 mod quotas;
 
 use std::{
@@ -22,8 +22,8 @@ use std::{
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 pub use abilities::{Abilities, Ability};
+pub use findings::{Finding, Severity, findings, is_absence};
 pub use forest::{LoadBalancerFilter, LoadBalancerTrees, Progress, list_decodable, read_load_balancers};
-pub use judge::{Finding, Severity, findings, is_absence};
 pub use quotas::Quota;
 
 use crate::{
@@ -148,7 +148,7 @@ impl<T> From<Result<T, Error>> for FetchResult<T> {
 pub async fn survey(cloud: &Cloud, progress: &Progress) -> Survey {
     let identity = identity(cloud);
     let project = identity.project.as_ref().map(|it| it.id.clone());
-    progress("asking all services for their versions, providers, networks and quotas");
+    progress("reading versions, providers, networks and quotas of all services");
     let slow = SlowProgress { cloud, progress, since: cloud.clock().now() };
     let (services, octavia, flavors, zones, outside, quotas) = tokio::join!(
         slow.noted("versions", services(cloud)),

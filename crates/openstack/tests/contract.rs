@@ -47,7 +47,7 @@ mod told;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use compare::Looks;
+use compare::PollFrequency;
 use script::Script;
 use seaway_testkit::cloud::{Cloud, IdentityVersions};
 use stage::{Operator, Stage};
@@ -76,7 +76,7 @@ async fn play(path: &Path) -> Result<String> {
     let mut stage =
         Stage::open(&cloud.auth_url(), "the player of the contract", operator, Duration::ZERO).await?;
     let played = play::play(Script::read(path)?, &mut stage).await?;
-    Ok(compare::differences(&recorded, &played, Looks::Always))
+    Ok(compare::differences(&recorded, &played, PollFrequency::Always))
 }
 
 struct Owner(Arc<Cloud>);

@@ -27,7 +27,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use compare::Looks;
+use compare::PollFrequency;
 use script::Script;
 use seaway_testkit::topology::OpenStack;
 use serde_json::Value;
@@ -113,7 +113,7 @@ fn play(cloud: &OpenStack, path: &Path, stages: &Mutex<Vec<Stage>>) -> Result<St
         std::fs::write(path, record::written(&played))?;
         return Ok(String::new());
     }
-    Ok(compare::differences(&recorded, &played, Looks::Seldom))
+    Ok(compare::differences(&recorded, &played, PollFrequency::Seldom))
 }
 
 /// Removes what the scripts left, and their projects.

@@ -11,7 +11,7 @@ use seaway_model::{
 };
 
 use crate::{
-    admitted,
+    access_rules,
     annotations::{BASIC_AUTH, ServiceOptions},
     certificates::{Certificates, passwords::InvalidPasswordLine, read::USERS},
     demand::{Demand, DemandPort},
@@ -29,7 +29,7 @@ pub(crate) fn of(
     let secret = secret(service, wishes)?;
     let users = certificates.users(&secret).map(|it| it.users.clone());
     Some(Arc::new(BasicAuth {
-        of: admitted::object(service),
+        of: access_rules::object(service),
         realm: wishes.http.realm.clone().unwrap_or_else(|| USUAL_REALM.into()),
         users: users.filter(|it| !it.0.is_empty()),
         forwards: wishes.http.forwards_authorization,
@@ -60,7 +60,7 @@ pub(crate) fn problems(
                 "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
             ),
         };
-        let problem = Problem::new(admitted::object(service), Reason::NoSuchSecret, what)
+        let problem = Problem::new(access_rules::object(service), Reason::NoSuchSecret, what)
             .about(ProblemDetail::Missing(secret.clone()));
         problems.push(problem.at(wishes.field_of(BASIC_AUTH)).fix(format!(
             "Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \
@@ -77,7 +77,7 @@ pub(crate) fn problems(
 pub(crate) fn problems_of(service: &Service, given: PlanContext<'_>) -> Vec<Problem> {
     let mut wishes = ServiceOptions::of(&given.config.defaults);
     // What is not understood of it is told to its owner.
-    wishes.read(&admitted::object(service), &service.meta.annotations);
+    wishes.read(&access_rules::object(service), &service.meta.annotations);
     problems(service, &wishes, given.certificates)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
 }
 
 /// What is told of an owner with listeners of its own.
-pub(crate) fn told(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
+pub(crate) fn listener_problems(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let mut problems = problems(&demand.service, &demand.wishes, certificates);
     problems.extend(unprotected(demand));
     problems
@@ -139,7 +139,7 @@ fn unprotected(demand: &Demand) -> Option<Problem> {
     let closed: Vec<String> = closed.map(|it| it.id().to_string()).collect();
     let (message, fix) = if demand.cloud.is_some() {
         (
-            "load balancers of a cloud cannot ask for a password: nothing is created or changed".to_owned(),
+            "load balancers of a cloud do not support basic-auth: nothing is created or changed".to_owned(),
             "Serve the Service with the native driver, or remove the annotation.",
         )
     } else if !closed.is_empty() {

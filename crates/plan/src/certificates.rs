@@ -11,8 +11,8 @@ mod asked;
 pub(crate) mod calendar;
 pub(crate) mod passwords;
 pub(crate) mod pem;
+mod quota;
 pub(crate) mod read;
-mod room;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
@@ -32,8 +32,8 @@ use seaway_model::{
 
 use self::{
     passwords::ReadUsers,
+    quota::CertificateQuota,
     read::{ObjectContent, USERS, UnreadableKey, read},
-    room::CertificateQuota,
     x509::ParsedCertificate,
 };
 pub use self::{
@@ -379,7 +379,7 @@ impl Certificates {
     }
 
     /// What somebody is told who names these Secrets at `field`: what is not there, what is wrong with what is.
-    pub(crate) fn told(
+    pub(crate) fn problems_at(
         &self,
         object: &ObjectRef,
         field: &Name,

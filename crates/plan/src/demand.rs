@@ -13,12 +13,12 @@ use seaway_model::{
 };
 
 use crate::{
-    admitted::source_ranges,
+    access_rules::source_ranges,
     annotations::{
         FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, PROTOCOL, PROXY, PerPort, SOURCE_RANGES,
         ServiceOptions, TLS_CONTAINER, gives_away, nobody,
     },
-    http::{self, PortProtocol, spoken},
+    http::{self, PortProtocol, protocol_of},
     index::{Index, ServiceKey},
     members::is_served,
     tenant_limits,
@@ -259,7 +259,7 @@ impl Demand {
     /// What a listener at this port understands: HTTP if the Service says so, unless the port says otherwise.
     pub fn protocol(&self, port: &ServicePort) -> Protocol {
         let speaks_http = self.wishes.http.spoken_at.of(port).unwrap_or(self.speaks_http);
-        match (speaks_http, spoken(port)) {
+        match (speaks_http, protocol_of(port)) {
             (true, PortProtocol::Http(_) | PortProtocol::Unknown) => Protocol::Http,
             _ => Protocol::Opaque,
         }

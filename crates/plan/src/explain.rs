@@ -303,7 +303,7 @@ fn members(
     for pool in &pools {
         members_of(text, pool, standings);
     }
-    endpoints::tell(text, world, key, service, &pools);
+    endpoints::describe(text, world, key, service, &pools);
 }
 
 fn members_of(text: &mut String, pool: &Pool, standings: Option<&MemberStatuses>) {

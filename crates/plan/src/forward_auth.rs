@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use crate::{
-    admitted,
+    access_rules,
     annotations::{FORWARD_AUTH, ServiceOptions},
     demand::{Demand, DemandPort},
     front_door::pool_id,
@@ -31,7 +31,7 @@ pub(crate) fn of(service: &Service, wishes: &ServiceOptions) -> Option<Arc<Forwa
     let asked = wishes.http.forward_auth.as_ref()?;
     let key = key(service, asked);
     Some(Arc::new(ForwardAuth {
-        of: admitted::object(service),
+        of: access_rules::object(service),
         pool: pool_id(&key, asked.port),
         service: key.name.clone(),
         port: asked.port,
@@ -68,7 +68,7 @@ pub(crate) fn problem(service: &Service, wishes: &ServiceOptions, given: PlanCon
         }
         Some(_) => return None,
     };
-    let problem = Problem::new(admitted::object(service), reason, message);
+    let problem = Problem::new(access_rules::object(service), reason, message);
     Some(problem.at(wishes.field_of(FORWARD_AUTH)).fix(fix))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn problem(service: &Service, wishes: &ServiceOptions, given: PlanCon
 pub(crate) fn problem_of(service: &Service, given: PlanContext<'_>) -> Option<Problem> {
     let mut wishes = ServiceOptions::of(&given.config.defaults);
     // What is not understood of it is told to its owner.
-    wishes.read(&admitted::object(service), &service.meta.annotations);
+    wishes.read(&access_rules::object(service), &service.meta.annotations);
     problem(service, &wishes, given)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
 }
 
 /// What is told of an owner with listeners of its own.
-pub(crate) fn told(demand: &Demand, given: PlanContext<'_>) -> Vec<Problem> {
+pub(crate) fn problems(demand: &Demand, given: PlanContext<'_>) -> Vec<Problem> {
     let reachable = asked_by(demand).and_then(|_| problem(&demand.service, &demand.wishes, given));
     reachable.into_iter().chain(unprotected(demand)).collect()
 }

@@ -11,12 +11,14 @@
 //! for it: a thousand changes told at once make one list. The order of the list decides between equal claims, so that
 //! whoever plans from the same facts decides alike.
 
+mod attached_route;
+mod attached_status;
 mod claims;
 pub(crate) mod client_certificates;
 mod entrances;
-mod guest;
 mod host_tls;
 mod listeners;
+mod namespace_quotas;
 mod orders;
 mod owners;
 mod paths;
@@ -26,10 +28,8 @@ mod remember;
 mod route;
 mod served;
 mod service;
-mod shares;
 #[cfg(test)]
 mod tests;
-mod told;
 mod view;
 
 use std::{
@@ -45,28 +45,28 @@ use seaway_model::{
     load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
 
-pub(crate) use self::guest::pool_id;
+pub(crate) use self::attached_route::pool_id;
 use self::{
+    attached_route::{AttachedRoute, RoutePrecedence},
     claims::{Claims, RouteClaim},
-    guest::{AttachedRoute, RoutePrecedence},
     host_tls::RequestedTlsByHost,
+    namespace_quotas::{NamespaceQuotas, RouteCost},
     owners::HostOwnership,
     patterns::PatternCache,
     recorded::{ClaimedNames, RecordedOwners},
-    shares::{NamespaceQuotas, RouteCost},
+};
+pub use self::{
+    attached_status::LostClaims,
+    remember::FirstClaims,
+    view::{AttachedRouteView, FrontDoorView, PathView},
 };
 pub(crate) use self::{
+    attached_status::{nobody_is_served, not_redirected},
     entrances::{entrance_of, owner_of},
     listeners::requires_client_certificates,
     orders::{ChallengeEffect, ChallengeProblem, Entrances, OrderableHosts},
     served::PlannedBackends,
-    told::{nobody_is_served, not_redirected},
     view::why_not,
-};
-pub use self::{
-    remember::FirstClaims,
-    told::LostClaims,
-    view::{AttachedRouteView, FrontDoorView, PathView},
 };
 use crate::{
     demand::Demand,
@@ -347,7 +347,7 @@ impl FrontDoor {
         };
         if let Some((rank, mut guest)) = seated {
             if let Some((before, _)) = &left {
-                guest.keep(before);
+                guest.reuse_rules_of(before);
             }
             if guest.through.is_some() {
                 self.passing.insert(rank.clone());
@@ -456,7 +456,7 @@ impl FrontDoor {
 
     /// Whether a guest may have what it claims.
     fn may(&self, rank: &RoutePrecedence, claim: &RouteClaim) -> bool {
-        self.host_names().may_ask(rank.namespace(), claim.host(), claim.asked())
+        self.host_names().may_ask(rank.namespace(), claim.host(), claim.request_match())
     }
 
     /// The first who claims it and may have it.

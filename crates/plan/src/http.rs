@@ -16,7 +16,7 @@ pub(crate) enum PortProtocol {
 }
 
 /// With and without the prefix that Kubernetes gives names of its own (KEP-3726).
-pub(crate) fn spoken(port: &ServicePort) -> PortProtocol {
+pub(crate) fn protocol_of(port: &ServicePort) -> PortProtocol {
     if port.protocol != L4::Tcp {
         return PortProtocol::Else;
     }
@@ -147,7 +147,7 @@ mod tests {
                 node_port: None,
                 app_protocol: app_protocol.map(Name::from),
             };
-            assert_eq!(spoken(&port), expected, "{protocol} {app_protocol:?}");
+            assert_eq!(protocol_of(&port), expected, "{protocol} {app_protocol:?}");
         }
     }
 

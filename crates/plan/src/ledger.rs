@@ -14,6 +14,7 @@
 //! becomes free, the oldest first. Who follows (`follow.rs`) gives nothing out: what is written is what is so.
 //! The ledger knows no Service, no field paths, no clock and no storage.
 
+mod address_ranges;
 mod claim;
 mod decide;
 mod follow;
@@ -24,7 +25,6 @@ mod pools;
 mod ports;
 mod refuse;
 mod reserved;
-mod runs;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -139,7 +139,7 @@ impl Ledger {
 
     /// Storage and sources have said all they know: owners get back what they had, then everybody is served, the
     /// oldest first; what nobody claimed is released.
-    pub fn settle(&mut self) -> LedgerChange {
+    pub fn on_synced(&mut self) -> LedgerChange {
         if std::mem::replace(&mut self.settled, true) {
             return LedgerChange::default();
         }
@@ -207,7 +207,7 @@ impl Ledger {
             return touched;
         }
         // Its age may be another now, by which those who wait are sorted.
-        self.wait(&owner, WaitingFor::Nothing);
+        self.set_waiting_for(&owner, WaitingFor::Nothing);
         match self.owners.get_mut(&owner) {
             Some(standing) => {
                 let earlier = std::mem::replace(&mut standing.claim, claim.clone());
@@ -450,7 +450,7 @@ impl Ledger {
         for (ip, listener) in held {
             self.holdings.take_port(ip, listener, owner);
         }
-        self.wait(owner, waits);
+        self.set_waiting_for(owner, waits);
         loosened
     }
 

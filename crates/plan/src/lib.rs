@@ -16,12 +16,11 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+mod access_rules;
 mod address_map;
-mod admitted;
 pub mod annotations;
 mod announcing;
 mod asked;
-mod barred;
 pub mod base64;
 mod basic_auth;
 mod certificates;
@@ -29,6 +28,7 @@ mod closed;
 mod cloud;
 pub mod demand;
 pub mod explain;
+mod forbidden_members;
 mod forward_auth;
 mod front_door;
 pub mod fuzz;
@@ -46,8 +46,8 @@ pub mod spelling;
 mod tenant_limits;
 mod tenant_shares;
 mod unheeded;
+mod unit_rules;
 mod unserved;
-mod uses;
 mod world;
 
 pub use certificates::{
@@ -60,8 +60,8 @@ pub use guarded::guarded_references;
 pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
+pub use unit_rules::UnitRules;
 pub use unserved::{serves_nothing, unserved_problems};
-pub use uses::UnitRules;
 pub use world::{
     Adoption, AskedFor, Beside, DnsNameView, DnsZoneCounts, Layer2Wanted, NotAdopted, Overview, Placement,
     Roles, Sign, Waiting, World, dry_run,

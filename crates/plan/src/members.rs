@@ -17,7 +17,7 @@ use seaway_model::{
 };
 
 use crate::{
-    barred::ForbiddenMember,
+    forbidden_members::ForbiddenMember,
     index::{Index, ServiceKey, is_excluded, zone},
     own_listeners::RefusedMember,
 };
@@ -367,7 +367,7 @@ impl MemberCollector {
     fn leave_out_own(&mut self, index: &Index, service: &Service, port: &ServicePort) {
         let Members { refused, barred, at_nodes, .. } = &mut self.members;
         self.by_address.retain(|at, member| {
-            if let Some(why) = index.own.bar(member) {
+            if let Some(why) = index.own.forbidden_reason(member) {
                 barred.push(ForbiddenMember { at: *at, why, named_by: named_by(index, service, member) });
                 return false;
             }

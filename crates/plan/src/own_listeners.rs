@@ -25,8 +25,8 @@ use seaway_model::{
 use crate::{
     address_map::AddressMap,
     annotations::BACKENDS,
-    barred::{ForbiddenReason, ProtectedAddresses},
     demand::{Demand, DemandPort},
+    forbidden_members::{ForbiddenReason, ProtectedAddresses},
     front_door,
     index::ServiceKey,
 };
@@ -195,9 +195,9 @@ impl OwnListeners {
     }
 
     /// Why nobody may have that member.
-    pub(crate) fn bar(&self, member: &Member) -> Option<ForbiddenReason> {
+    pub(crate) fn forbidden_reason(&self, member: &Member) -> Option<ForbiddenReason> {
         let of_host = |ip: &IpAddr| self.hosts.owners(*ip)?.first().cloned();
-        self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
+        self.machines.forbidden_reason(member, of_host, |ip| self.at_address.contains_key(ip))
     }
 
     /// Whether it is the address of a Node whose own ports nobody may name.

@@ -18,14 +18,14 @@ use seaway_model::{
 };
 
 use crate::{
-    admitted,
+    access_rules,
     annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
-    barred, basic_auth,
+    basic_auth,
     certificates::Certificates,
     closed,
     demand::{Demand, DemandPort},
-    forward_auth,
-    http::spoken,
+    forbidden_members, forward_auth,
+    http::protocol_of,
     index::PlanContext,
     members::{Members, members},
     own_listeners::{self, PoolOwner},
@@ -73,8 +73,10 @@ pub(crate) fn plan(
     let (mut held, mut passed_over) = (BTreeMap::new(), BTreeMap::new());
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(closed::problem(demand).into_iter().chain(closed::unknown_tls_ports(demand)));
-    planned.problems.extend(closed::lacking(demand));
-    planned.problems.extend(unheeded(demand).into_iter().chain(basic_auth::told(demand, certificates)));
+    planned
+        .problems
+        .extend(closed::lacking(demand));
+    planned.problems.extend(unheeded(demand).into_iter().chain(basic_auth::listener_problems(demand, certificates)));
     let (who, mut too_many) = (PoolOwner::Owner(demand.owner.clone()), 0_usize);
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
@@ -85,29 +87,29 @@ pub(crate) fn plan(
         }
         planned.names.extend(found.names.iter().cloned());
         planned.refused.extend(found.left_out());
-        planned.problems.extend(noticed(demand, wanted, &found));
+        planned.problems.extend(member_problems(demand, wanted, &found));
         let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());
         too_many =
             too_many.saturating_add(index.shares.fit(&who, demand, &mut found.list, before.pools.get(&id)));
         planned.members = planned.members.saturating_add(found.list.len());
         let protocol = match demand.protocol(&wanted.port) {
-            Protocol::Http => spoken(&wanted.port).to_members(),
+            Protocol::Http => protocol_of(&wanted.port).to_members(),
             Protocol::Opaque => BackendProtocol::Opaque,
         };
         let tls = backend_tls(demand, &wanted.port, demand.speaks_tls(wanted), certificates);
         let transparent = protocol == BackendProtocol::Opaque && returns(demand, given);
         let pool = Pool { tls, transparent, ..pool(demand, &wanted.port, id.clone(), protocol, found) };
-        pools.insert(id.clone(), kept(before.pools.get(&id), pool));
+        pools.insert(id.clone(), reuse_if_equal(before.pools.get(&id), pool));
         if !spoiled.contains(&wanted.id()) && !closed::is_closed(demand, wanted, certificates) {
             let listener = listener(demand, wanted, id, given);
             for object in listener.tls.iter().flat_map(|tls| tls.objects()) {
                 held.extend(certificates.held(object).map(|it| (object.clone(), it.clone())));
             }
             let before = before.listeners.get(&listener.id());
-            listeners.insert(listener.id(), kept(before, listener));
+            listeners.insert(listener.id(), reuse_if_equal(before, listener));
         }
     }
-    planned.problems.extend(forward_auth::told(demand, given));
+    planned.problems.extend(forward_auth::problems(demand, given));
     planned.problems.extend(index.shares.problem(&who, demand, too_many));
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));
@@ -227,7 +229,7 @@ fn local_traffic(demand: &Demand) -> Vec<Problem> {
     problems
 }
 
-pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
+pub(crate) fn reuse_if_equal<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
     before.filter(|before| ***before == now).cloned().unwrap_or_else(|| Arc::new(now))
 }
 
@@ -247,7 +249,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: PlanConte
         rule.action = to_https(port);
     }
     if protocol == Protocol::Http {
-        rule.rates = wishes.http.limits_of(&admitted::object(&demand.service));
+        rule.rates = wishes.http.limits_of(&access_rules::object(&demand.service));
         // Who is sent to https is asked who it is there.
         let asks = matches!(rule.action, Action::Forward(_));
         rule.auth.extend(basic_auth::of(&demand.service, wishes, given.certificates).filter(|_| asks));
@@ -286,8 +288,9 @@ fn tls(demand: &Demand, given: PlanContext<'_>) -> TlsByName {
 fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let (wishes, object) = (&demand.wishes, demand.owner.object());
     let named = demand.secrets();
-    let mut problems = certificates.told(&object, &wishes.field_of(TLS), &named, &wishes.http.all_hosts());
-    problems.extend(unvouched(demand, certificates));
+    let mut problems =
+        certificates.problems_at(&object, &wishes.field_of(TLS), &named, &wishes.http.all_hosts());
+    problems.extend(missing_authorities(demand, certificates));
     let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
     let authorities =
         clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
@@ -306,7 +309,7 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
 }
 
 /// Members whom nobody vouches for.
-pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
+pub(crate) fn missing_authorities(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let (wishes, meta) = (&demand.wishes, &demand.service.meta);
     let Some(name) = &wishes.tls.members.authorities else { return Vec::new() };
     let object = ObjectRef::new(Kind::Secret, meta.namespace.clone(), name.clone());
@@ -365,7 +368,7 @@ pub(crate) fn pool(
 ) -> Pool {
     let wishes = &demand.wishes;
     let mut health = demand.local_check().or_else(|| demand.health_check());
-    if let Some(check) = health.as_mut().filter(|_| barred::check_port(demand, &found).is_some()) {
+    if let Some(check) = health.as_mut().filter(|_| forbidden_members::check_port(demand, &found).is_some()) {
         // What it asks is meant for that port.
         (check.kind, check.port) = (CheckKind::Tcp, None);
     }
@@ -408,7 +411,7 @@ pub(crate) fn pool(
 }
 
 /// What is told about a port's members: nobody there, a port that no slice has, a name without an answer.
-pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
+pub(crate) fn member_problems(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
     let object = demand.owner.object();
     let service = &demand.service;
     let problem =
@@ -422,9 +425,9 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
     }
     problems.extend(slices::problems(demand, wanted, found));
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
-    problems.extend(barred::problem(demand, wanted, &found.barred));
-    problems.extend(barred::names_problem(demand, wanted, &found.barred_names));
-    problems.extend(barred::check_problem(demand, wanted, found));
+    problems.extend(forbidden_members::problem(demand, wanted, &found.barred));
+    problems.extend(forbidden_members::names_problem(demand, wanted, &found.barred_names));
+    problems.extend(forbidden_members::check_problem(demand, wanted, found));
     if demand.cloud.is_some() && found.by_nodes && found.list.is_empty() && !found.no_node_port {
         let message = "no Node may be a member: the members that its load balancer has stay as they are";
         problems.push(problem(Reason::NoEndpoints, message.to_owned()).fix(

@@ -35,8 +35,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             format!("EndpointSlice {slice}: {WEIGHT} {text:?} is not a whole number from 0 to 1000000");
         let problem = problem(Reason::BadAnnotation, message).about(about(slice, annotation(WEIGHT)));
         problems.push(problem.fix(
-            "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \
-             says more.",
+            "Write such a number, in quotes; weight 0 gets no new clients. Until then its endpoints have weight 1, or 1000000 if the number is larger.",
         ));
     }
     for at in &found.twice {

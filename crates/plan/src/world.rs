@@ -66,7 +66,7 @@ use crate::{
     index::{ChangeScope, Index, ServiceKey},
     ledger::{self, Ledger},
     own_listeners::PoolOwner,
-    uses::UnitRules,
+    unit_rules::UnitRules,
 };
 
 /// What this process does.

@@ -134,7 +134,7 @@ impl Descriptors {
     }
 
     /// Somebody new has it. `false`: that was the last one for newcomers.
-    pub(crate) fn note(&self, fd: BorrowedFd<'_>) -> bool {
+    pub(crate) fn register(&self, fd: BorrowedFd<'_>) -> bool {
         let enough = self.saw(fd) < self.budget();
         if !enough {
             self.scarce.store(true, Relaxed);

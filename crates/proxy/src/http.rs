@@ -458,7 +458,7 @@ impl EventSource for Http {
     }
 
     fn tick(&mut self, turn: &mut LoopIteration) {
-        self.context.go_on(turn);
+        self.context.continue_backlog(turn);
         let computed = self.context.handshakes.collect();
         self.has_computed(computed);
         self.run_unfinished(turn);

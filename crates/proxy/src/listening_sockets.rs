@@ -194,7 +194,7 @@ impl ListeningSockets {
             // Of this newcomer's network, says accept(2); the next one may be well.
             Err(_) => return AcceptOutcome::Refused(None),
         };
-        if !turn.shared.descriptors.note(fd.as_fd()) {
+        if !turn.shared.descriptors.register(fd.as_fd()) {
             turn.shared.report_scarcity();
         }
         let listener = listener.clone();

@@ -97,7 +97,7 @@ impl MemoryBudget {
         self.per_connection.store(limits.per_connection.unwrap_or(MemoryLimits::PER_CONNECTION), Relaxed);
     }
 
-    pub(crate) fn held(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.held.load(Relaxed).max(0) as u64
     }
 
@@ -154,7 +154,7 @@ impl MemoryBudget {
         let before = self.short_at.swap(now.max(1), Relaxed);
         if before == 0 || now.saturating_sub(before) > EPISODE {
             tracing::error!(
-                held = self.held(),
+                held = self.used(),
                 "the control group has nearly all the memory that it may: new clients are refused until \
                  it has less; raise the limit of the control group, or run less in it",
             );
@@ -178,7 +178,7 @@ impl MemoryBudget {
 
     /// Gives free memory back to the kernel where much was held. A thread of its own does that: the allocator looks at
     /// all that is free, which can take longer than a worker may.
-    pub(crate) fn settle(self: &std::sync::Arc<Self>, now: u64) {
+    pub(crate) fn trim(self: &std::sync::Arc<Self>, now: u64) {
         if self.trims_at(now).is_none_or(|at| at > now) || self.is_trimming.swap(true, Relaxed) {
             return;
         }

@@ -102,7 +102,7 @@ impl Passwords {
         let draw = || hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         let Some(key) = self.key.get_or_init(draw) else { return Verdict::Busy };
         let fingerprint = fingerprint(key, attempt, hash, own.is_some());
-        if let Some(is_right) = self.queue.known(&attempt.auth.of.namespace, fingerprint) {
+        if let Some(is_right) = self.queue.cached_result(&attempt.auth.of.namespace, fingerprint) {
             return if is_right { Verdict::Right } else { Verdict::Wrong };
         }
         let verification = || Verification {
@@ -145,7 +145,7 @@ impl Verification {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
     }
 
-    fn tell(&self, is_right: bool) {
+    fn finish(&self, is_right: bool) {
         self.state.store(if is_right { RIGHT } else { WRONG }, SeqCst);
         let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
         for waiter in waiters {

@@ -36,7 +36,7 @@ impl Pipes {
     /// One with bytes in it is of no more use.
     pub(crate) fn give_back(&mut self, pipe: Box<Pipe>) {
         self.lent = self.lent.saturating_sub(1);
-        if pipe.held() == 0 && self.idle.len() < IDLE {
+        if pipe.buffered() == 0 && self.idle.len() < IDLE {
             self.idle.push(pipe);
         }
     }

@@ -46,7 +46,7 @@ pub struct MemoryStatistics {
 impl MemoryStatistics {
     pub(crate) fn of(shared: &ProxyState) -> MemoryStatistics {
         MemoryStatistics {
-            held: shared.memory.held(),
+            held: shared.memory.used(),
             limit: shared.memory.limit(),
             refused: shared.memory.refused.load(Relaxed),
             evicted: shared.memory.evicted.load(Relaxed),

@@ -45,8 +45,8 @@ async fn outlives_leads<D: Driver>(driver: &D, unit: &Unit, wanted: &[Desired]) 
                     comes_to_its_end = true;
                     break;
                 }
-                Err(Failure::Wait { .. }) => assert_eq!(probe.taken().len(), may, "another leads"),
-                Err(error) => panic!("after {:?}: {error}", probe.taken()),
+                Err(Failure::Wait { .. }) => assert_eq!(probe.steps_taken().len(), may, "another leads"),
+                Err(error) => panic!("after {:?}: {error}", probe.steps_taken()),
             }
             if may == 0 {
                 assert_eq!(left(driver, unit, desired).await, before, "written without the lead");
@@ -146,22 +146,22 @@ pub async fn comes_to_rest<D: Driver>(
     for _ in 0..LOOKS {
         let done = match work_once(&probe, unit, desired, &Gate::default()).await {
             Ok(Some(done)) => done,
-            Ok(None) => return probe.taken(),
+            Ok(None) => return probe.steps_taken(),
             Err(Failure::Wait { until: Until::After(after), .. }) => {
                 pass(after);
                 continue;
             }
-            Err(error) => panic!("after {:?}: {error}", probe.taken()),
+            Err(error) => panic!("after {:?}: {error}", probe.steps_taken()),
         };
         let left = printed(&driver.steps(desired, &done.observed));
-        assert_eq!(left, Vec::<String>::new(), "applied {:?}, and more to do", probe.taken());
+        assert_eq!(left, Vec::<String>::new(), "applied {:?}, and more to do", probe.steps_taken());
         assert!(done.report.problems.is_empty(), "{:?}", done.report.problems);
         match done.report.again {
             Some(after) if after < SOON => pass(after),
-            _ => return probe.taken(),
+            _ => return probe.steps_taken(),
         }
     }
-    panic!("it never comes to rest: {:?}", probe.taken());
+    panic!("it never comes to rest: {:?}", probe.steps_taken());
 }
 
 const LONGEST_WALK: usize = 12;
@@ -244,7 +244,7 @@ where
     let done = match work_once(&probe, unit, desired, &Gate::default()).await {
         Ok(done) => done,
         Err(_) if probe.was_cut() => return false,
-        Err(error) => panic!("turn {number}: after {:?}: {error}", probe.taken()),
+        Err(error) => panic!("turn {number}: after {:?}: {error}", probe.steps_taken()),
     };
     let done = done.unwrap_or_else(|| panic!("turn {number}: it is left alone"));
     assert!(done.report.problems.is_empty(), "turn {number}: {:?}", done.report.problems);

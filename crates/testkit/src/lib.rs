@@ -38,8 +38,8 @@ pub mod properties;
 #[cfg(any(feature = "cloud", feature = "kubernetes"))]
 mod server;
 mod skip;
+pub mod source_reports;
 pub mod stopwatch;
-pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;
 #[cfg(feature = "traffic")]

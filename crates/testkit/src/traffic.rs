@@ -16,7 +16,7 @@
 //! let outside = Namespace::create("outside");
 //! let clients = outside.run(Clients::here);
 //! let at = "203.0.113.1:80".parse().unwrap();
-//! let load = clients.load(vec![Target::new("short", Kind::Http, at).times(500), Target::new("kept", Kind::Tcp, at).kept()]);
+//! let load = clients.load(vec![Target::new("short", Kind::Http, at).times(500), Target::new("kept", Kind::Tcp, at).keep_alive()]);
 //! load.end().was_always_answered();
 //! ```
 
@@ -114,7 +114,7 @@ impl Target {
 
     /// One connection for all. It is opened again where the other side said that it ends, and after a failure.
     #[must_use]
-    pub fn kept(mut self) -> Target {
+    pub fn keep_alive(mut self) -> Target {
         self.kept = true;
         self
     }

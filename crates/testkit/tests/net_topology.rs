@@ -48,7 +48,7 @@ fn what_answers_in_one_namespace_is_reached_from_another_through_a_router() {
             assert_eq!(client.curl(url).as_deref(), Ok("web"), "{url}");
         }
         assert_eq!(web.count(), 2);
-        assert!(web.asked().starts_with("GET /there "), "{}", web.asked());
+        assert!(web.last_request().starts_with("GET /there "), "{}", web.last_request());
         web.answer(503);
         assert!(client.curl("http://10.9.2.2/").is_err_and(|it| it.contains("503")));
         client.run(|| {

@@ -130,7 +130,7 @@ fn listened(side: &mut Connection<usize>, bytes: &[u8], piece: usize) -> Vec<Str
                 if let FrameEvent::Leaves { last } = heard {
                     side.drop_streams_after(last);
                 }
-                assert!(side.open() <= 4 && side.held() <= bytes.len());
+                assert!(side.open() <= 4 && side.held_streams() <= bytes.len());
             }
             Err(broken) => {
                 all.push(format!("{broken:?}"));

@@ -65,7 +65,7 @@ impl SentRequest<'_> {
         }
         if let Some(key) = self.key {
             let verified = key.verify(bytes, reply.tsig.as_ref(), &self.mac, self.now);
-            verified.map_err(|why| unbelievable(why.told(key)))?;
+            verified.map_err(|why| unbelievable(why.message(key)))?;
         }
         Ok(reply)
     }

@@ -187,7 +187,7 @@ pub(super) enum VerificationError {
 }
 
 impl VerificationError {
-    pub(super) fn told(&self, key: &TsigKey) -> String {
+    pub(super) fn message(&self, key: &TsigKey) -> String {
         let name = key.name();
         match self {
             VerificationError::Unsigned => format!("the answer is not signed with the key {name}"),

@@ -208,8 +208,8 @@ impl ObjectSeries {
         self.seen = seen;
         let with_members = self.limits.members > 0;
         Some(ExposedSeries {
-            services: self.services.told(),
-            members: if with_members { self.members.told() } else { Vec::new() },
+            services: self.services.series(),
+            members: if with_members { self.members.series() } else { Vec::new() },
             beyond: [("service", self.services.beyond), ("member", self.members.beyond)],
         })
     }
@@ -278,7 +278,7 @@ impl BoundedSeries {
         self.own.get_mut(key).unwrap_or(&mut self.other)
     }
 
-    fn told(&self) -> Vec<(Key, Series)> {
+    fn series(&self) -> Vec<(Key, Series)> {
         let own = self.own.iter().map(|(key, series)| (key.clone(), series.clone()));
         let has_other = self.beyond > 0 || self.other.speaks.contains(&true);
         let is_member = self.own.keys().next().is_some_and(|it| it.member.is_some());

@@ -80,7 +80,7 @@ impl Bfd {
     }
 
     /// From now on. A session that is not in it any more ends, and its peer is told that this is on purpose (AdminDown).
-    pub fn want(&self, wanted: BTreeMap<Key, Profile>) {
+    pub fn set_desired(&self, wanted: BTreeMap<Key, Profile>) {
         *locked(&self.shared.wanted) = Some(wanted);
         // It fails only if it was woken very often, and then it wakes.
         let _ = self.shared.wake.write(1);

@@ -94,20 +94,20 @@ impl Worker {
         let wanted = locked(&self.shared.wanted).take();
         let time = now();
         if let Some(wanted) = wanted {
-            self.want(wanted, time);
+            self.set_desired(wanted, time);
         }
         if time >= self.look_again {
             self.open_sockets(time);
         }
         // Before anything expires: what came while this thread had no processor was not late.
-        self.hear();
+        self.receive_packets();
         let time = now();
         for entry in self.entries.values_mut() {
             if let Some(packet) = entry.session.tick(time) {
                 entry.send(&packet);
             }
         }
-        self.tell();
+        self.report_changes();
     }
 
     fn wait(&self) {
@@ -124,7 +124,7 @@ impl Worker {
         let _ = self.shared.wake.read();
     }
 
-    fn want(&mut self, wanted: BTreeMap<Key, Profile>, time: Moment) {
+    fn set_desired(&mut self, wanted: BTreeMap<Key, Profile>, time: Moment) {
         for (key, entry) in &mut self.entries {
             if !wanted.contains_key(key) {
                 entry.stop();
@@ -207,7 +207,7 @@ impl Worker {
         }
     }
 
-    fn hear(&mut self) {
+    fn receive_packets(&mut self) {
         for (kind, receiver) in &self.receivers {
             for _ in 0..PACKETS {
                 let Some((bytes, arrival)) = receiver.receive(&mut self.buffer) else { break };
@@ -224,7 +224,7 @@ impl Worker {
         }
     }
 
-    fn tell(&mut self) {
+    fn report_changes(&mut self) {
         let mut is_other = false;
         for (key, entry) in &mut self.entries {
             let trouble = entry.trouble.clone().or_else(|| self.troubles.get(&SocketKind::of(key)).cloned());

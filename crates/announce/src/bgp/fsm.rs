@@ -229,7 +229,7 @@ impl SessionStateMachine {
         }
     }
 
-    pub(crate) fn heard(&mut self, now: Moment, mut bytes: &[u8], actions: &mut Vec<Action>) {
+    pub(crate) fn receive(&mut self, now: Moment, mut bytes: &[u8], actions: &mut Vec<Action>) {
         if matches!(self.state, State::Idle { .. } | State::Connect { .. }) {
             return;
         }

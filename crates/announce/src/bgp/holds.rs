@@ -22,12 +22,12 @@ const NOW: Moment = Duration::from_secs(1000);
 
 pub(crate) fn hold(bytes: &[u8]) {
     messages(bytes);
-    let whole = heard(&[bytes]);
+    let whole = receive_parts(&[bytes]);
     let cut = bytes.first().map_or(0, |it| usize::from(*it)).min(bytes.len());
     let (first, rest) = bytes.split_at(cut);
-    assert_eq!(whole, heard(&[first, rest]), "cut at {cut}");
+    assert_eq!(whole, receive_parts(&[first, rest]), "cut at {cut}");
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(whole, heard(&single), "byte by byte");
+    assert_eq!(whole, receive_parts(&single), "byte by byte");
 }
 
 /// Each ends where it says, is whole or nothing, and is written as it was read.
@@ -63,7 +63,7 @@ fn messages(bytes: &[u8]) {
 }
 
 /// What a session that expects an OPEN makes of it.
-fn heard(parts: &[&[u8]]) -> (State, Option<String>, u64, Vec<Action>) {
+fn receive_parts(parts: &[&[u8]]) -> (State, Option<String>, u64, Vec<Action>) {
     let config = Config {
         local_as: 65000,
         remote_as: RemoteAs::Number(65001),
@@ -80,7 +80,7 @@ fn heard(parts: &[&[u8]]) -> (State, Option<String>, u64, Vec<Action>) {
     machine.tick(NOW, &mut actions);
     machine.connected(NOW, Ipv4Addr::new(10, 0, 0, 1), &mut actions);
     for part in parts {
-        machine.heard(NOW, part, &mut actions);
+        machine.receive(NOW, part, &mut actions);
     }
     let ends = actions.iter().filter(|it| **it == Action::Close).count();
     let is_idle = matches!(machine.state(), State::Idle { .. });

@@ -84,7 +84,7 @@ impl PeerLink {
         now: Moment,
     ) -> PeerLink {
         let mut session = Session::new(config(&wanted, timing), is_restarting, seed);
-        session.want(&wanted.routes, false);
+        session.set_desired(&wanted.routes, false);
         let told = PeerState {
             session: SessionState::Connect,
             since: SystemTime::now(),
@@ -118,7 +118,7 @@ impl PeerLink {
     }
 
     /// The same peer, with other routes or another configuration: only the latter ends its session.
-    pub(super) fn want(&mut self, wanted: Wanted, timing: Timing, seed: u64, now: Moment, buffer: &mut [u8]) {
+    pub(super) fn sync(&mut self, wanted: Wanted, timing: Timing, seed: u64, now: Moment, buffer: &mut [u8]) {
         let is_same = config(&wanted, timing) == *self.session.config()
             && wanted.to == self.wanted.to
             && wanted.hops == self.wanted.hops
@@ -133,7 +133,7 @@ impl PeerLink {
             self.session = Session::new(config(&wanted, timing), is_restarting, seed);
         }
         let has_moved = wanted.next_hops != self.wanted.next_hops;
-        self.session.want(&wanted.routes, false);
+        self.session.set_desired(&wanted.routes, false);
         self.wanted = wanted;
         if has_moved && self.session.machine().is_established() {
             self.session.set_local(self.next_hops());
@@ -143,9 +143,9 @@ impl PeerLink {
     /// Asks for other ways to these addresses (RFC 8326), or withdraws them all.
     pub(super) fn leave(&mut self, is_gone: bool) {
         if is_gone {
-            self.session.want(&[], false);
+            self.session.set_desired(&[], false);
         } else {
-            self.session.want(&self.wanted.routes, true);
+            self.session.set_desired(&self.wanted.routes, true);
         }
     }
 
@@ -196,7 +196,7 @@ impl PeerLink {
     }
 
     /// Looks at its socket.
-    pub(super) fn hear(&mut self, now: Moment, id: Option<Ipv4Addr>, buffer: &mut [u8]) {
+    pub(super) fn read_socket(&mut self, now: Moment, id: Option<Ipv4Addr>, buffer: &mut [u8]) {
         let (Some(connection), Some(to)) = (&mut self.connection, self.to) else { return };
         if !connection.is_connected {
             match connection.check(to) {
@@ -220,7 +220,7 @@ impl PeerLink {
             match connection.receive(buffer) {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.lose(now, None),
-                Ok(Some(length)) => self.session.heard(now, buffer.get(..length).unwrap_or_default()),
+                Ok(Some(length)) => self.session.receive(now, buffer.get(..length).unwrap_or_default()),
                 Err(error) => return self.lose(now, Some(error)),
             }
         }
@@ -338,7 +338,7 @@ impl PeerLink {
     }
 
     /// Our addresses may have changed.
-    pub(super) fn look(&mut self, observed: &ObservedLinks) {
+    pub(super) fn update_addresses(&mut self, observed: &ObservedLinks) {
         if self.is_established() {
             self.observe(observed);
             self.session.set_local(self.next_hops());
@@ -433,7 +433,7 @@ impl PeerLink {
     }
 
     /// What is said of it if that changed, and whether more changed than a count of what was dropped.
-    pub(super) fn tell(&mut self) -> Option<(PeerState, bool)> {
+    pub(super) fn changed_state(&mut self) -> Option<(PeerState, bool)> {
         let machine = self.session.machine();
         let complaint = self.session.complaint().or_else(|| self.lacks_bfd());
         let last_error = complaint.or_else(|| machine.last_error.clone());

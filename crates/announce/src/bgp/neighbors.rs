@@ -81,7 +81,7 @@ struct Router {
 
 impl Neighbors {
     /// Those behind these interfaces.
-    pub(super) fn want<'a>(&mut self, interfaces: impl Iterator<Item = &'a Name>, now: Moment) {
+    pub(super) fn set_desired<'a>(&mut self, interfaces: impl Iterator<Item = &'a Name>, now: Moment) {
         let wanted: Vec<&Name> = interfaces.collect();
         self.0.retain(|name, _| wanted.contains(&name));
         for name in wanted {
@@ -110,7 +110,7 @@ impl Neighbors {
     }
 
     /// Our addresses may have changed.
-    pub(super) fn look(&mut self, observed: &ObservedLinks) {
+    pub(super) fn update_addresses(&mut self, observed: &ObservedLinks) {
         for link in self.0.values_mut() {
             let index = link.socket.as_ref().map_or(0, |it| it.1);
             link.own = observed.addresses.iter().filter(|it| it.link == index).map(|it| it.ip).collect();
@@ -141,7 +141,7 @@ impl Neighbors {
             };
             let was_known = !link.routers.is_empty();
             for _ in 0..PACKETS {
-                match hear(socket) {
+                match receive_packet(socket) {
                     Ok(Some((router, has_lifetime))) if link.own.contains(&router.into()) => {
                         link.is_router |= has_lifetime;
                         link.routers.retain(|it| it.address != router);
@@ -157,10 +157,10 @@ impl Neighbors {
             }
             if is_due {
                 if !link.is_router {
-                    let _ = tell(socket, *index, &TELL, ALL_NODES);
+                    let _ = send_packet(socket, *index, &TELL, ALL_NODES);
                 }
                 if !is_known {
-                    let _ = tell(socket, *index, &ASK, ALL_ROUTERS);
+                    let _ = send_packet(socket, *index, &ASK, ALL_ROUTERS);
                 }
                 link.next = now.saturating_add(if is_known { LATER } else { SOON });
             }
@@ -221,12 +221,12 @@ fn open(name: &Name) -> Result<(Socket, u32), String> {
     Ok((socket, index))
 }
 
-fn tell(socket: &Socket, index: u32, packet: &[u8], to: Ipv6Addr) -> io::Result<usize> {
+fn send_packet(socket: &Socket, index: u32, packet: &[u8], to: Ipv6Addr) -> io::Result<usize> {
     socket.send_to(packet, &SocketAddrV6::new(to, 0, 0, index).into())
 }
 
 /// The router that sent the next packet, and whether it has a lifetime; none where that is something else. What passed a router has fewer hops left.
-fn hear(socket: &Socket) -> io::Result<Option<(Ipv6Addr, bool)>> {
+fn receive_packet(socket: &Socket) -> io::Result<Option<(Ipv6Addr, bool)>> {
     let mut control = cmsg_space!(i32);
     let mut buffer = [0; 16];
     let mut parts = [IoSliceMut::new(&mut buffer)];

@@ -49,7 +49,7 @@ impl AdjRibOut {
     }
 
     /// Replaces what was wanted. Those that cannot be announced are left out.
-    pub(crate) fn want(&mut self, routes: &[Route], is_leaving: bool) {
+    pub(crate) fn set_desired(&mut self, routes: &[Route], is_leaving: bool) {
         let fits = |it: &Route| Attributes::of(it, is_leaving).is_some();
         self.left_out = routes.iter().find(|it| !fits(it)).map(|it| it.prefix);
         let attributes = |it: &Route| Some((it.prefix.trunc(), Attributes::of(it, is_leaving)?));

@@ -74,8 +74,8 @@ impl Session {
         &self.rib
     }
 
-    pub(crate) fn want(&mut self, routes: &[Route], is_leaving: bool) {
-        self.rib.want(routes, is_leaving);
+    pub(crate) fn set_desired(&mut self, routes: &[Route], is_leaving: bool) {
+        self.rib.set_desired(routes, is_leaving);
     }
 
     pub(crate) fn connected(&mut self, now: Moment, id: Ipv4Addr, local: LocalAddresses) {
@@ -105,8 +105,8 @@ impl Session {
         self.act();
     }
 
-    pub(crate) fn heard(&mut self, now: Moment, bytes: &[u8]) {
-        self.machine.heard(now, bytes, &mut self.actions);
+    pub(crate) fn receive(&mut self, now: Moment, bytes: &[u8]) {
+        self.machine.receive(now, bytes, &mut self.actions);
         self.act();
     }
 

@@ -78,7 +78,7 @@ impl Speaker {
     }
 
     /// All of it, from now on. The first one has all that a process of before announced: what is not in it is withdrawn.
-    pub fn want(&self, wanted: DesiredBgp) {
+    pub fn set_desired(&self, wanted: DesiredBgp) {
         let mut last = locked(&self.last);
         if last.as_ref() == Some(&wanted) {
             return;

@@ -85,7 +85,7 @@ impl Worker {
             }
             let wanted = locked(&self.shared.wanted).take();
             if let Some(wanted) = wanted {
-                self.want(wanted);
+                self.set_desired(wanted);
             }
             self.turn();
             self.wait(Moment::MAX);
@@ -116,10 +116,10 @@ impl Worker {
         if let Some((bfd, _)) = self.bfd.take() {
             bfd.shut_down();
         }
-        self.tell();
+        self.report_changes();
     }
 
-    fn want(&mut self, wanted: DesiredBgp) {
+    fn set_desired(&mut self, wanted: DesiredBgp) {
         let (time, timing) = (now(), self.settings.timing);
         let mut before = std::mem::take(&mut self.links);
         let is_leaving = wanted.is_leaving;
@@ -127,7 +127,7 @@ impl Worker {
             let name = session.name.clone();
             let mut link = match before.remove(&name) {
                 Some(mut link) => {
-                    link.want(session, timing, seed(), time, &mut self.buffer);
+                    link.sync(session, timing, seed(), time, &mut self.buffer);
                     link
                 }
                 None => {
@@ -158,7 +158,7 @@ impl Worker {
             PeerAddress::Interface(name) => Some(name),
             PeerAddress::Ip { .. } => None,
         });
-        self.neighbors.want(interfaces, time);
+        self.neighbors.set_desired(interfaces, time);
         if self.id.is_none() {
             self.id = router_id(self.links.values().map(|it| &it.wanted.to));
         }
@@ -174,7 +174,7 @@ impl Worker {
             self.links.values_mut().filter(is_there).for_each(|it| it.retry_now(time));
         }
         for link in self.links.values_mut() {
-            link.hear(time, self.id, &mut self.buffer);
+            link.read_socket(time, self.id, &mut self.buffer);
         }
         // Later than what was heard: whether a peer was silent is judged by the time after.
         let time = now();
@@ -182,7 +182,7 @@ impl Worker {
             link.act(time, &mut self.neighbors, &mut self.buffer);
         }
         self.watch();
-        self.tell();
+        self.report_changes();
     }
 
     /// Ends sessions with peers that BFD says do not hear us.
@@ -228,8 +228,8 @@ impl Worker {
         }
         if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
             self.loopback = observed.links.iter().find(|it| it.loopback).map(|it| it.index);
-            self.links.values_mut().for_each(|it| it.look(&observed));
-            self.neighbors.look(&observed);
+            self.links.values_mut().for_each(|it| it.update_addresses(&observed));
+            self.neighbors.update_addresses(&observed);
         } else {
             self.look_at = time.saturating_add(REST);
         }
@@ -248,15 +248,15 @@ impl Worker {
             *locked(&self.shared.bfd) = self.bfd.as_ref().map(|(bfd, _)| bfd.part());
         }
         if let Some((bfd, _)) = &self.bfd {
-            bfd.want(watched.clone());
+            bfd.set_desired(watched.clone());
             self.watched = watched;
         }
     }
 
-    fn tell(&mut self) {
+    fn report_changes(&mut self) {
         let mut is_any = false;
         for (name, link) in &mut self.links {
-            if let Some((state, is_news)) = link.tell() {
+            if let Some((state, is_news)) = link.changed_state() {
                 locked(&self.shared.told).insert(name.clone(), state);
                 is_any |= is_news;
             }

@@ -59,7 +59,7 @@ impl Announcer {
     }
 
     /// From now on; what was wanted before and is not in it is let go at once.
-    pub fn want(&self, wanted: DesiredAnnouncements) {
+    pub fn set_desired(&self, wanted: DesiredAnnouncements) {
         *locked(&self.shared.wanted) = Some(wanted);
         self.wake();
     }

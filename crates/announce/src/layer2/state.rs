@@ -162,7 +162,7 @@ impl Layer2StateMachine {
     }
 
     /// Replaces what was wanted. `place`: the interface whose subnet has an address.
-    pub(crate) fn want(
+    pub(crate) fn set_desired(
         &mut self,
         now: Moment,
         wanted: DesiredAnnouncements,
@@ -343,7 +343,7 @@ impl Layer2StateMachine {
     /// Whether a peer was silent for a while, so that other ways to it are tried.
     pub(crate) fn is_quiet(&self, now: Moment, peer: &Name) -> bool {
         let quiet = self.timing.interval.saturating_mul(4);
-        self.peers.get(peer).and_then(Peer::heard).is_none_or(|heard| now.saturating_sub(heard) > quiet)
+        self.peers.get(peer).and_then(Peer::last_heard).is_none_or(|heard| now.saturating_sub(heard) > quiet)
     }
 
     /// Does all that is due.
@@ -370,7 +370,7 @@ impl Layer2StateMachine {
             addresses: Vec::new(),
             ..DesiredAnnouncements::default()
         };
-        self.want(now, wanted, |_| None, actions);
+        self.set_desired(now, wanted, |_| None, actions);
         // Also if that was said already.
         self.next_beat = now;
         self.tick(now, actions);
@@ -442,7 +442,7 @@ impl Layer2StateMachine {
         let heard = self.peers.values().filter(|it| it.is_heard(now, self.timing.dead));
         let mut hears: Vec<(u64, u16)> = heard
             .filter_map(|it| {
-                let age = now.saturating_sub(it.heard()?).as_millis();
+                let age = now.saturating_sub(it.last_heard()?).as_millis();
                 Some((it.short, u16::try_from(age).unwrap_or(u16::MAX)))
             })
             .collect();
@@ -455,7 +455,7 @@ impl Layer2StateMachine {
                 to: name.clone(),
                 stamp: HeartbeatStamp { boot: self.boot, sequence: self.sequence },
                 acknowledged: peer.latest,
-                known: peer.known(),
+                known: peer.known_version(),
                 macs: self.macs.clone(),
                 hears: hears.clone(),
                 version: self.version,

@@ -158,13 +158,13 @@ impl Worker {
         if wanted.is_some() || time >= self.look_again {
             self.look(time, wanted);
         }
-        self.hear();
+        self.receive_heartbeats();
         self.listen();
         // Later than what was heard: whether a lease is over is judged by the time after.
         let time = now();
         self.machine.tick(time, &mut self.actions);
         self.act();
-        self.tell(time);
+        self.report_changes(time);
     }
 
     fn wait(&self) {
@@ -201,7 +201,7 @@ impl Worker {
         macs.sort_unstable();
         macs.dedup();
         self.machine.set_places(time, macs, place);
-        self.machine.want(time, wanted, place, &mut self.actions);
+        self.machine.set_desired(time, wanted, place, &mut self.actions);
         if let Ok(found) = gateway() {
             self.gateway = found.filter(|(index, _)| interfaces.get(*index).is_some());
             self.open_gateway();
@@ -279,7 +279,7 @@ impl Worker {
     }
 
     /// Heartbeats.
-    fn hear(&mut self) {
+    fn receive_heartbeats(&mut self) {
         let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
         for _ in 0..BEATS {
             let Some((bytes, at)) = socket.receive(&mut self.buffer) else { return };
@@ -407,7 +407,7 @@ impl Worker {
     }
 
     /// What changed, to who asks.
-    fn tell(&mut self, time: Moment) {
+    fn report_changes(&mut self, time: Moment) {
         let revision = self.machine.revision();
         if revision == self.told && time < self.tell_again {
             return;

@@ -62,8 +62,8 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 }
 
 impl Ours {
-    pub(crate) fn want(&self, keys: &[Key], profile: Profile) {
-        self.bfd.want(keys.iter().map(|it| (it.clone(), profile)).collect());
+    pub(crate) fn set_desired(&self, keys: &[Key], profile: Profile) {
+        self.bfd.set_desired(keys.iter().map(|it| (it.clone(), profile)).collect());
     }
 
     pub(crate) fn state(&self, key: &Key) -> Option<BfdStatus> {

@@ -30,7 +30,7 @@ fn a_frozen_frr_is_lost_within_the_detection_time_and_found_again() {
     let ours = cable.start();
     let v6 = Key::single_hop(ip(THEIRS_V6));
     let far = Key::multihop(ip(THEIRS), Some(ip(OURS)));
-    ours.want(&[key(), v6.clone(), far.clone()], FAST);
+    ours.set_desired(&[key(), v6.clone(), far.clone()], FAST);
     let mut took = Vec::new();
     for _ in 0..5 {
         for key in [&key(), &v6, &far] {
@@ -62,13 +62,13 @@ fn frr_notices_that_this_host_is_gone_and_hears_it_stop_on_purpose() {
     let cable = Cable::new();
     let frr = frr(&cable.theirs);
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     ours.until(&key(), BfdState::Up);
     until_frr_says(&frr, "\"status\":\"up\"");
     drop(ours);
     until_frr_says(&frr, "control detection time expired");
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     until_frr_says(&frr, "\"status\":\"up\"");
     ours.until(&key(), BfdState::Up);
     ours.bfd.shut_down();
@@ -83,7 +83,7 @@ fn the_next_process_goes_on_and_no_peer_notices() {
     let cable = Cable::new();
     let frr = frr(&cable.theirs);
     let mut ours = cable.start();
-    ours.want(&[key()], Profile { transmit: 4 * FAST.transmit, ..FAST });
+    ours.set_desired(&[key()], Profile { transmit: 4 * FAST.transmit, ..FAST });
     ours.until(&key(), BfdState::Up);
     until_frr_says(&frr, "\"status\":\"up\"");
     until("they agree", || frr_says(&frr).contains("\"remote-transmit-interval\":200"));
@@ -91,7 +91,7 @@ fn the_next_process_goes_on_and_no_peer_notices() {
     for _ in 0..3 {
         // It waits for the port while this one has it.
         let next = cable.start();
-        next.want(&[key()], Profile { transmit: 4 * FAST.transmit, ..FAST });
+        next.set_desired(&[key()], Profile { transmit: 4 * FAST.transmit, ..FAST });
         until("it waits", || next.state(&key()).is_some_and(|it| it.trouble.is_some()));
         drop(ours);
         ours = next;
@@ -110,11 +110,11 @@ fn other_intervals_are_agreed_while_the_session_is_up() {
     let cable = Cable::new();
     let frr = frr(&cable.theirs);
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     ours.until(&key(), BfdState::Up);
     for millis in [400, 60, 1_500, 50] {
         let interval = Duration::from_millis(millis);
-        ours.want(&[key()], Profile { transmit: interval, receive: interval, ..FAST });
+        ours.set_desired(&[key()], Profile { transmit: interval, receive: interval, ..FAST });
         until("it is agreed", || ours.state(&key()).is_some_and(|it| it.detection == Some(3 * interval)));
         until_frr_says(&frr, &format!("\"remote-receive-interval\":{millis}"));
     }
@@ -129,7 +129,7 @@ fn bird_is_lost_when_frozen_and_hears_this_host_stop_on_purpose() {
     let cable = Cable::new();
     let bird = bird(&cable.theirs);
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     let mut took = Vec::new();
     for _ in 0..5 {
         ours.until(&key(), BfdState::Up);
@@ -157,7 +157,7 @@ fn a_packet_that_passed_a_router_is_not_the_neighbors() {
     let cable = Cable::new();
     let bird = bird(&cable.theirs);
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     ours.until(&key(), BfdState::Up);
     // "Down", from one that has not heard us: by it a session ends.
     let mut packet = vec![0x20, 0x40, 3, 24, 0, 0, 0, 9, 0, 0, 0, 0];
@@ -190,7 +190,7 @@ fn a_flood_of_others_ends_no_session() {
     let bird = bird(&cable.theirs);
     cable.theirs.address("eth0", "10.77.0.3/24");
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     ours.until(&key(), BfdState::Up);
     let end = Instant::now() + Duration::from_secs(1);
     cable.theirs.run(|| {
@@ -215,7 +215,7 @@ fn a_busy_machine_raises_no_false_alarm() {
     let cable = Cable::new();
     let bird = bird(&cable.theirs);
     let ours = cable.start();
-    ours.want(&[key()], FAST);
+    ours.set_desired(&[key()], FAST);
     ours.until(&key(), BfdState::Up);
     let end = Instant::now() + Duration::from_secs(3);
     let cores = thread::available_parallelism().map_or(2, usize::from);

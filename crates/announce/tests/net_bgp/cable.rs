@@ -55,7 +55,7 @@ impl Cable {
 
 pub(crate) fn start(on: &Namespace, settings: Settings, sessions: Vec<Session>) -> Ours {
     let ours = Ours(on.run(|| Speaker::start(settings, || {})).expect("a thread"));
-    ours.want(sessions);
+    ours.set_desired(sessions);
     ours
 }
 
@@ -72,8 +72,8 @@ pub(crate) fn quick() -> Settings {
 pub(crate) struct Ours(pub(crate) Speaker);
 
 impl Ours {
-    pub(crate) fn want(&self, sessions: Vec<Session>) {
-        self.0.want(DesiredBgp { sessions, is_leaving: false });
+    pub(crate) fn set_desired(&self, sessions: Vec<Session>) {
+        self.0.set_desired(DesiredBgp { sessions, is_leaving: false });
     }
 
     pub(crate) fn state(&self, name: &str) -> PeerState {

@@ -35,7 +35,7 @@ fn a_thousand_changes_reset_no_session_and_leave_what_is_wanted() {
         for one in wanted.routes.iter_mut().step_by(3) {
             one.med = Some((change % 5).into());
         }
-        ours.want(vec![wanted.clone()]);
+        ours.set_desired(vec![wanted.clone()]);
         if change % 50 == 0 {
             until("it is said", || ours.state("tor").sent as usize == wanted.routes.len());
         }
@@ -79,7 +79,7 @@ fn a_change_is_on_the_wire_soon() {
         }
         let sessions = vec![wanted.clone()];
         let began = Instant::now();
-        ours.want(sessions);
+        ours.set_desired(sessions);
         assert_eq!(script.next_news().0, 2, "an UPDATE");
         took.push(began.elapsed());
     }

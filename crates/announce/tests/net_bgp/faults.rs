@@ -168,15 +168,15 @@ fn a_changed_peer_resets_its_own_session_once_and_no_other() {
         port: 179,
         source: None,
     };
-    ours.want(vec![session("bird"), third]);
+    ours.set_desired(vec![session("bird"), third]);
     until("it came", || ours.0.states().contains_key("third") && !ours.0.states().contains_key("gone"));
     assert_eq!(ours.state("bird").resets, 0);
     let mut changed = session("bird");
     changed.hold = Duration::from_secs(30);
-    ours.want(vec![changed.clone()]);
+    ours.set_desired(vec![changed.clone()]);
     ours.until("bird", "it was reset", |it| it.resets == 1);
     ours.until_established("bird");
-    ours.want(vec![changed]);
+    ours.set_desired(vec![changed]);
     ours.until_established("bird");
     assert_eq!(ours.state("bird").resets, 1);
 }

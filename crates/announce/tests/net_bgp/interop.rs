@@ -54,7 +54,7 @@ fn goes_through(cable: &Cable, says: &dyn Fn(&str) -> String, external: &[&str],
     let mut changed = sessions();
     changed[0].routes = vec![rich(V4), route("192.0.2.9/32")];
     changed[0].routes[0].med = Some(7878);
-    ours.want(changed);
+    ours.set_desired(changed);
     until("one came", || says("192.0.2.9/32").contains(OURS));
     until("one changed", || says(V4).contains("7878"));
     until("one is gone", || !says(V6).contains(OURS_V6));

@@ -32,13 +32,13 @@ fn an_announcer() {
     wanted.bfd = Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
     wanted.routes = addresses().map(|it| route(&format!("{it}/32"))).collect();
     let speaker = Speaker::start(quick(), || {}).expect("a thread");
-    speaker.want(DesiredBgp { sessions: vec![wanted], is_leaving: false });
+    speaker.set_desired(DesiredBgp { sessions: vec![wanted], is_leaving: false });
     let (host, key) = ("a".into(), Some(HeartbeatKey::new(&"0f".repeat(32))));
     let settings = Settings { host, key, port: Settings::PORT, timing: Timing::default() };
     let announcer = Announcer::start(settings, |_| {}).expect("a thread");
     let candidates: Arc<[seaway_model::Name]> = ["a".into()].into();
     let offered = addresses().map(|it| WantedAddress { address: it.into(), candidates: candidates.clone() });
-    announcer.want(DesiredAnnouncements {
+    announcer.set_desired(DesiredAnnouncements {
         peers: Vec::new(),
         addresses: offered.collect(),
         interfaces: BTreeMap::new(),

@@ -40,23 +40,23 @@ fn a_password_is_spoken_with_frr_over_both_families_and_a_wrong_one_is_one_clear
     ours.until_established("v6");
     ours.until_it_says("v4", "another TCP MD5 password");
     assert!(!format!("{:?}", ours.state("v4")).contains("wrong"));
-    ours.want(both("correct-horse"));
+    ours.set_desired(both("correct-horse"));
     ours.until_established("v4");
     assert_eq!(ours.state("v6").resets, 0, "the other one is not touched");
     // Known to be there, and not readable: fail closed.
     let mut unknown = both("correct-horse");
     unknown[0].password = password(None);
-    ours.want(unknown);
+    ours.set_desired(unknown);
     ours.until_it_says("v4", "the password of the session cannot be read");
     assert!(!frr.says("bgpd", &format!("show bgp neighbors {OURS}")).contains("BGP state = Established"));
     // And none at all, where the peer has one.
     let mut none = both("correct-horse");
     none[0].password = None;
-    ours.want(none);
+    ours.set_desired(none);
     ours.until_it_says("v4", "expects a TCP MD5 password");
     let mut long = both("correct-horse");
     long[0].password = password(Some(&"x".repeat(81)));
-    ours.want(long);
+    ours.set_desired(long);
     ours.until_it_says("v4", "the password has 81 bytes");
 }
 
@@ -121,16 +121,16 @@ fn a_session_over_hops_and_with_ttl_security_counts_them() {
     };
     let ours = cable.start(hops(PeerDistance::Direct));
     ours.until("far", "one hop is too few", |it| it.last_error.is_some());
-    ours.want(hops(PeerDistance::Multihop(2)));
+    ours.set_desired(hops(PeerDistance::Multihop(2)));
     ours.until_established("far");
     drop(frr);
     ours.until("far", "it ended", |it| it.resets == 1);
     let _frr = Frr::start(&far, &[("bgpd", &config("ttl-security hops 2"))]);
-    ours.want(hops(PeerDistance::Security(1)));
+    ours.set_desired(hops(PeerDistance::Security(1)));
     ours.until("far", "what came over a hop is dropped", |it| {
         it.last_error.as_ref().is_some_and(|it| it.contains("does not answer"))
     });
-    ours.want(hops(PeerDistance::Security(2)));
+    ours.set_desired(hops(PeerDistance::Security(2)));
     ours.until_established("far");
 }
 
@@ -149,15 +149,15 @@ fn an_as_mismatch_is_one_line_with_both_numbers_and_a_dynamic_one_is_told() {
     let ours = cable.start(vec![wanted.clone()]);
     ours.until_it_says("tor", "AS mismatch: the peer is AS 65001, and 65009 is configured");
     wanted.remote_as = RemoteAs::Internal;
-    ours.want(vec![wanted.clone()]);
+    ours.set_desired(vec![wanted.clone()]);
     ours.until_it_says("tor", "AS mismatch: the peer is AS 65001, and our own, 4200000001, is configured");
     wanted.remote_as = RemoteAs::Number(THEIR_AS);
     wanted.local_as = 65077;
-    ours.want(vec![wanted.clone()]);
+    ours.set_desired(vec![wanted.clone()]);
     ours.until_it_says("tor", "expects another AS than ours, 65077");
     wanted.local_as = OUR_AS;
     wanted.remote_as = RemoteAs::External;
-    ours.want(vec![wanted]);
+    ours.set_desired(vec![wanted]);
     ours.until_established("tor");
     let state = ours.state("tor");
     assert_eq!(

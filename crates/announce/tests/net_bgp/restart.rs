@@ -39,7 +39,7 @@ fn a_speaker() {
             Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
     }
     let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
-    speaker.want(DesiredBgp { sessions: vec![wanted], is_leaving: false });
+    speaker.set_desired(DesiredBgp { sessions: vec![wanted], is_leaving: false });
     let told = std::env::var(TOLD).ok();
     loop {
         std::thread::park_timeout(Duration::from_millis(20));
@@ -192,7 +192,7 @@ fn a_host_that_is_drained_asks_for_other_ways_and_withdraws_and_its_session_stay
     ours.until_established("tor");
     until("BIRD has it", || says().contains(OURS));
     let since = ours.state("tor").since;
-    let want = |sessions: Vec<Session>, is_leaving| ours.0.want(DesiredBgp { sessions, is_leaving });
+    let want = |sessions: Vec<Session>, is_leaving| ours.0.set_desired(DesiredBgp { sessions, is_leaving });
     want(vec![wanted()], true);
     until("BIRD is asked for other ways", || says().contains("(65535,0)"));
     assert!(says().contains(OURS), "and has it as long: {}", says());

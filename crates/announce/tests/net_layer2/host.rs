@@ -63,14 +63,14 @@ fn a_host() {
         timing: Timing::default(),
     };
     let announcer = Announcer::start(settings, |_| {}).expect("a thread");
-    announcer.want(host.wanted(&served));
+    announcer.set_desired(host.wanted(&served));
     let control = UdpSocket::bind(("127.0.0.1", control.parse().expect("a port"))).expect("it is free");
     let mut buffer = [0; 2_000];
     loop {
         let (length, from) = control.recv_from(&mut buffer).expect("a command");
         let answer = match str::from_utf8(&buffer[..length]).expect("text").split_once(' ') {
             Some(("want", addresses)) => {
-                announcer.want(host.wanted(&list(addresses)));
+                announcer.set_desired(host.wanted(&list(addresses)));
                 String::new()
             }
             Some(("stop", _)) => {

@@ -51,7 +51,7 @@ pub(super) fn read_text(file: &Path, text: &Text) -> Result<ImportResult> {
             context.report.expect(&line.place, &line.written());
         }
     }
-    words::judge(&sections, &mut context);
+    words::report_unread(&sections, &mut context);
     frontend::read(&mut context)?;
     Ok(ImportResult { proxy: context.proxy, report: context.report })
 }

@@ -76,7 +76,7 @@ pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<ImportRes
                 _ => match words::class(&it.name) {
                     // Beside http and stream, nothing refuses requests.
                     Class::Protects(_) => context.report.left_out(&it.place, "this directive is not known"),
-                    _ => words::judge(it, &mut context.report),
+                    _ => words::report_unread(it, &mut context.report),
                 },
             }
             if !matches!(&*it.name, "http" | "stream") {
@@ -121,7 +121,7 @@ fn judge_rest(directives: &[Directive], read: &[&str], context: &mut Context) {
         cover(it.block.as_deref().unwrap_or_default(), context);
         match words::class(&it.name) {
             Class::Read => context.report.translated(&it.place),
-            _ => words::judge(it, &mut context.report),
+            _ => words::report_unread(it, &mut context.report),
         }
     }
 }

@@ -66,7 +66,7 @@ impl ControlClient {
     }
 
     /// What it says of itself at its status page.
-    pub(super) fn look(&self) -> Result<(ServerInfo, View)> {
+    pub(super) fn status_page(&self) -> Result<(ServerInfo, View)> {
         running::ask_by_state_folder(&self.state).map_err(|why| anyhow!("{why}"))
     }
 
@@ -75,7 +75,7 @@ impl ControlClient {
         let began = Instant::now();
         let mut told = began;
         loop {
-            let (_, view) = self.look()?;
+            let (_, view) = self.status_page()?;
             let open = open(&view, reply);
             if open == 0 {
                 output::line("no connection is left");

@@ -14,7 +14,7 @@ use super::{Request, client::ControlClient, target::owner};
 use crate::{args::Output, output};
 
 pub(super) fn print(process: &ControlClient, form: Output) -> Result<ExitCode> {
-    let (server, view) = process.look()?;
+    let (server, view) = process.status_page()?;
     let weights = process.ask(&Request::Weights)?.weights;
     match form {
         Output::Table => {

@@ -6,7 +6,7 @@ use seaway_testkit::traffic::Clients;
 
 use crate::{
     scene::Scene,
-    thousand_changes::{self, Changes, Doors, Members, nobody_noticed},
+    thousand_changes::{self, Changes, ListenerAddresses, Members, nobody_noticed},
 };
 
 const DEFINITIONS: &str = include_str!("../../../cluster/tests/corpus/definitions.yaml");
@@ -37,7 +37,7 @@ fn a_thousand_changes_of_a_cluster_are_each_served_and_drop_nothing() {
     changes.begin();
     let node = scene.nodes[0].addresses()[0].parse().expect("an address");
     let service = |name: &str, port| SocketAddr::new(scene.address(name).parse().expect("an address"), port);
-    let doors = Doors {
+    let doors = ListenerAddresses {
         http: SocketAddr::new(node, 8_000),
         https: SocketAddr::new(node, 8_443),
         echo: service("echo", thousand_changes::STAYS),

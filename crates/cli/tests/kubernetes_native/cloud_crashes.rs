@@ -20,7 +20,7 @@ use crate::{
 
 /// What befalls a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Blow {
+enum RequestFault {
     KilledBefore,
     KilledAfter,
     ReplyLost,
@@ -52,7 +52,7 @@ const READY: &str = "{.status.conditions[?(@.type=='seaway.dev/Ready')].status}"
 struct Walk {
     scene: Scene,
     project: Project,
-    blow: Blow,
+    blow: RequestFault,
     /// Those that nobody came to yet.
     armed: Vec<(&'static str, RequestHold)>,
     running: String,
@@ -61,7 +61,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn up(blow: Blow) -> Option<Walk> {
+    fn up(blow: RequestFault) -> Option<Walk> {
         let (mut scene, project) = in_a_cloud()?;
         scene.nodes = vec![scene.cluster.node("a")];
         project
@@ -101,16 +101,17 @@ impl Walk {
         for write in WRITES {
             // Of a Node's port: when it gets the group, and when it gives it back. What was struck is asked for again,
             // unless it was done.
-            let nth =
-                seen.entry(write).and_modify(|it| *it += if self.blow == Blow::KilledBefore { 2 } else { 1 });
+            let nth = seen
+                .entry(write)
+                .and_modify(|it| *it += if self.blow == RequestFault::KilledBefore { 2 } else { 1 });
             let nth = *nth.or_insert(1_usize);
             let (on, hold): (RequestMatcher, RequestHold) = (Fault::on(write).nth(nth), RequestHold::new());
             self.project.fake.fail(match self.blow {
-                Blow::KilledBefore => on.hold(&hold),
-                Blow::KilledAfter => on.hold_reply(&hold),
-                Blow::ReplyLost => on.lose_reply(),
+                RequestFault::KilledBefore => on.hold(&hold),
+                RequestFault::KilledAfter => on.hold_reply(&hold),
+                RequestFault::ReplyLost => on.lose_reply(),
             });
-            if self.blow != Blow::ReplyLost {
+            if self.blow != RequestFault::ReplyLost {
                 self.armed.push((write, hold));
             }
         }
@@ -198,7 +199,7 @@ fn whole(ports: usize) -> [(&'static str, usize); 9] {
     all.try_into().expect("nine")
 }
 
-fn walk(blow: Blow) {
+fn walk(blow: RequestFault) {
     let Some(mut walk) = Walk::up(blow) else { return };
     walk.arm();
     walk.start();
@@ -213,7 +214,7 @@ fn walk(blow: Blow) {
     until_within(LONG, "nothing holds it", || walk.scene.is_gone("service/shop"));
     // The last of all may have been done just after it was looked whether somebody came to it.
     walk.is_struck();
-    if blow != Blow::ReplyLost {
+    if blow != RequestFault::ReplyLost {
         assert!(
             walk.armed.is_empty(),
             "never came: {:?}",
@@ -228,15 +229,15 @@ fn walk(blow: Blow) {
 
 #[test]
 fn a_cloud_gets_what_is_wanted_from_a_controller_that_is_killed_before_each_kind_of_write() {
-    walk(Blow::KilledBefore);
+    walk(RequestFault::KilledBefore);
 }
 
 #[test]
 fn a_cloud_gets_what_is_wanted_from_a_controller_that_is_killed_after_each_kind_of_write() {
-    walk(Blow::KilledAfter);
+    walk(RequestFault::KilledAfter);
 }
 
 #[test]
 fn a_cloud_gets_what_is_wanted_though_the_reply_to_each_kind_of_write_is_lost() {
-    walk(Blow::ReplyLost);
+    walk(RequestFault::ReplyLost);
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scene::{CONTROLLER, Scene},
-    witness::{Questions, SERVICES, Witness, seen, until_it_is},
+    witness::{ApiClient, SERVICES, Witness, seen, until_it_is},
 };
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/seaway-controller";
@@ -21,7 +21,7 @@ const POOL: &str = "/apis/seaway.dev/v1alpha1/addresspools/public";
 
 /// What befalls a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Blow {
+enum RequestFault {
     KilledBefore,
     KilledAfter,
     ReplyLost,
@@ -30,7 +30,7 @@ enum Blow {
 struct Crashes {
     scene: Scene,
     gate: Gate,
-    questions: Questions,
+    questions: ApiClient,
     _host: Witness,
     /// The controller that runs.
     running: String,
@@ -48,7 +48,7 @@ impl Crashes {
         let kubeconfig = scene.cluster.kubeconfig().to_owned();
         let mut crashes = Crashes {
             gate: Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[])),
-            questions: Questions::to(&kubeconfig),
+            questions: ApiClient::to(&kubeconfig),
             _host: Witness::of(&kubeconfig, Some("everywhere")),
             scene,
             running: String::new(),
@@ -87,13 +87,13 @@ impl Crashes {
     }
 
     /// `of`: what befalls the request of that pattern, the nth of them.
-    fn strikes(&mut self, of: Blow, pattern: &str, nth: usize) {
+    fn strikes(&mut self, of: RequestFault, pattern: &str, nth: usize) {
         let (on, hold) = (Fault::on(pattern).nth(nth), RequestHold::new());
-        self.pending = (of != Blow::ReplyLost).then(|| hold.clone());
+        self.pending = (of != RequestFault::ReplyLost).then(|| hold.clone());
         self.gate.fail(match of {
-            Blow::KilledBefore => on.hold(&hold),
-            Blow::KilledAfter => on.hold_reply(&hold),
-            Blow::ReplyLost => on.lose_reply(),
+            RequestFault::KilledBefore => on.hold(&hold),
+            RequestFault::KilledAfter => on.hold_reply(&hold),
+            RequestFault::ReplyLost => on.lose_reply(),
         });
     }
 
@@ -113,7 +113,11 @@ impl Crashes {
     }
 
     /// All slices are lost with the controller, and the next one gathers them.
-    fn gathers_slices(&mut self, of: &str, blow: Option<(Blow, &str, usize)>) -> BTreeMap<String, Value> {
+    fn gathers_slices(
+        &mut self,
+        of: &str,
+        blow: Option<(RequestFault, &str, usize)>,
+    ) -> BTreeMap<String, Value> {
         self.is_killed();
         self.questions.ask("DELETE", SLICES, None).unwrap_or_else(|error| panic!("{of}: {error}"));
         self.gate.forget_requests();
@@ -200,7 +204,7 @@ fn killed_before_or_after_any_request_or_without_its_reply_the_end_is_the_same()
         if is_later || pattern.contains(SLICES) {
             continue;
         }
-        for blow in [Blow::KilledBefore, Blow::KilledAfter, Blow::ReplyLost] {
+        for blow in [RequestFault::KilledBefore, RequestFault::KilledAfter, RequestFault::ReplyLost] {
             let what = format!("{blow:?} {pattern} {nth}");
             crashes.gate.forget_requests();
             crashes.counts = pattern.contains("addresspools");
@@ -229,7 +233,7 @@ fn killed_before_or_after_a_slice_is_written_or_without_its_reply_all_hosts_are_
     let pattern = format!("POST {SLICES}");
     assert_eq!(crashes.gate.count(&pattern), 2);
     for nth in [1, 2] {
-        for blow in [Blow::KilledBefore, Blow::KilledAfter, Blow::ReplyLost] {
+        for blow in [RequestFault::KilledBefore, RequestFault::KilledAfter, RequestFault::ReplyLost] {
             let what = format!("{blow:?} {nth}");
             let gathered = crashes.gathers_slices(&what, Some((blow, &pattern, nth)));
             assert_eq!(gathered, wanted, "{what}");

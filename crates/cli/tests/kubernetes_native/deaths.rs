@@ -54,7 +54,7 @@ fn a_dead_node_takes_nothing_with_it_but_what_was_on_its_way_there_until_that_is
     load.goes_on(DATAGRAMS as usize);
 
     // Some are under way; none has failed.
-    let heard = load.heard();
+    let heard = load.results();
     assert_eq!(heard.failures().count(), 0, "before anything died:\n{heard}");
     let killed = began.elapsed();
     scene.nodes[1].kill();

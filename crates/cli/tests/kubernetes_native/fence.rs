@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     octavia::{Project, in_a_cloud},
     scene::*,
-    witness::Questions,
+    witness::ApiClient,
 };
 
 /// That another has the Lease is noticed within a second.
@@ -22,15 +22,15 @@ const BUSY: &str = "20";
 const OF_A_COPY: &str = "seaway.heartbeat.0therone.7";
 
 /// A controller whose load balancer for the Service `next` a busy cloud did not create yet: it is about to ask again.
-struct Refused {
+struct RefusedController {
     scene: Scene,
     project: Project,
-    questions: Questions,
+    questions: ApiClient,
 }
 
-impl Refused {
+impl RefusedController {
     /// None where there is no Kubernetes.
-    fn up() -> Option<Refused> {
+    fn up() -> Option<RefusedController> {
         let (mut scene, project) = in_a_cloud()?;
         scene.configuration = HASTY;
         scene.lead("controller");
@@ -40,8 +40,8 @@ impl Refused {
         project.fake.forget_requests();
         scene.cluster.apply(&service("next", "selector: {app: shop}"));
         until("the cloud refuses it for now", || project.fake.count(CREATE) > 0);
-        let questions = Questions::to(scene.cluster.kubeconfig());
-        Some(Refused { scene, project, questions })
+        let questions = ApiClient::to(scene.cluster.kubeconfig());
+        Some(RefusedController { scene, project, questions })
     }
 
     fn lease(&self, method: &str, body: Option<Value>) {
@@ -95,14 +95,14 @@ impl Refused {
 
 #[test]
 fn a_write_that_a_busy_cloud_refused_is_not_sent_again_by_a_controller_that_was_deposed_meanwhile() {
-    let Some(refused) = Refused::up() else { return };
+    let Some(refused) = RefusedController::up() else { return };
     refused.depose();
     refused.until_it_is_given_up();
 }
 
 #[test]
 fn a_controller_that_finds_a_copy_of_its_cluster_at_work_sends_nothing_again_and_writes_nothing_more() {
-    let Some(refused) = Refused::up() else { return };
+    let Some(refused) = RefusedController::up() else { return };
     refused.depose();
     refused.copy();
     refused.reinstate();

@@ -50,9 +50,9 @@ fn applied(scene: &Scene) -> u64 {
 }
 
 /// It ends what waits for it also when a test fails.
-struct Over<'a>(&'a AtomicBool);
+struct HandoverGuard<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for HandoverGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -72,7 +72,7 @@ fn while_applied_is_read(scene: &mut Scene, work: impl FnOnce(&mut Scene)) {
                 last = now;
             }
         });
-        let ends = Over(&over);
+        let ends = HandoverGuard(&over);
         work(scene);
         drop(ends);
         reads.join().expect("never backwards");

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scene::{A_TERM, CONTROLLER, Scene},
-    witness::{Questions, SERVICES, Witness, seen, until_it_is},
+    witness::{ApiClient, SERVICES, Witness, seen, until_it_is},
 };
 
 /// Controllers that wait for no longer than they must: whoever stands still for a moment gives the lead up, too.
@@ -24,15 +24,15 @@ const HASTY: &str = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]},
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/seaway-controller";
 
 /// Two controllers, each behind a gate, and a host that serves at once whatever is written.
-struct Rivals {
+struct TwoControllers {
     scene: Scene,
     gates: BTreeMap<&'static str, Gate>,
-    questions: Questions,
+    questions: ApiClient,
     witness: Witness,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum LeaderFault {
     Killed,
     Paused,
     CutOff,
@@ -46,16 +46,16 @@ fn service(name: &str, annotations: Value) -> Value {
     })
 }
 
-impl Rivals {
-    fn up() -> Option<Rivals> {
+impl TwoControllers {
+    fn up() -> Option<TwoControllers> {
         let mut scene = Scene::bare()?;
         scene.install();
         scene.configuration = HASTY;
         let kubeconfig = scene.cluster.kubeconfig().to_owned();
         let gates =
             ["first", "second"].map(|name| (name, Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[]))));
-        let mut rivals = Rivals {
-            questions: Questions::to(&kubeconfig),
+        let mut rivals = TwoControllers {
+            questions: ApiClient::to(&kubeconfig),
             witness: Witness::of(&kubeconfig, Some("everywhere")),
             gates: gates.into(),
             scene,
@@ -92,19 +92,19 @@ impl Rivals {
         until_within(A_TERM, &format!("the {name} leads"), || self.leader().is_some_and(|it| it.0 == name));
     }
 
-    fn strike(&mut self, blow: Blow, name: &'static str) {
+    fn strike(&mut self, blow: LeaderFault, name: &'static str) {
         match blow {
-            Blow::Killed => self.scene.kill(name),
-            Blow::Paused => self.scene.pause(name),
-            Blow::CutOff => self.gates[name].freeze(),
+            LeaderFault::Killed => self.scene.kill(name),
+            LeaderFault::Paused => self.scene.pause(name),
+            LeaderFault::CutOff => self.gates[name].freeze(),
         }
     }
 
-    fn mend(&mut self, blow: Blow, name: &'static str) {
+    fn mend(&mut self, blow: LeaderFault, name: &'static str) {
         match blow {
-            Blow::Killed => self.start(name),
-            Blow::Paused => self.scene.resume(name),
-            Blow::CutOff => self.gates[name].thaw(),
+            LeaderFault::Killed => self.start(name),
+            LeaderFault::Paused => self.scene.resume(name),
+            LeaderFault::CutOff => self.gates[name].thaw(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Rivals {
 }
 
 /// Services come and go, a few at any time; those that are still there at the end.
-fn come_and_go(questions: &Questions, ended: &AtomicBool) -> VecDeque<String> {
+fn come_and_go(questions: &ApiClient, ended: &AtomicBool) -> VecDeque<String> {
     let mut there = VecDeque::new();
     for number in 0.. {
         if ended.load(Ordering::Relaxed) {
@@ -139,14 +139,21 @@ fn come_and_go(questions: &Questions, ended: &AtomicBool) -> VecDeque<String> {
 
 #[test]
 fn two_controllers_killed_paused_and_cut_off_never_give_one_address_to_two() {
-    let Some(mut rivals) = Rivals::up() else { return };
+    let Some(mut rivals) = TwoControllers::up() else { return };
     let ended = AtomicBool::new(false);
-    let customer = Questions::to(rivals.scene.cluster.kubeconfig());
+    let customer = ApiClient::to(rivals.scene.cluster.kubeconfig());
     let there = thread::scope(|scope| {
         let customers = scope.spawn(|| come_and_go(&customer, &ended));
         // Whatever fails in here, they are told to end.
         let end = End(&ended);
-        for blow in [Blow::Killed, Blow::Paused, Blow::CutOff, Blow::Killed, Blow::CutOff, Blow::Paused] {
+        for blow in [
+            LeaderFault::Killed,
+            LeaderFault::Paused,
+            LeaderFault::CutOff,
+            LeaderFault::Killed,
+            LeaderFault::CutOff,
+            LeaderFault::Paused,
+        ] {
             let (leader, other) = rivals.until_led();
             rivals.strike(blow, leader);
             rivals.until_leads(other);
@@ -185,7 +192,7 @@ impl Drop for End<'_> {
 
 #[test]
 fn what_a_deposed_leader_has_sent_and_comes_late_changes_nothing() {
-    let Some(rivals) = Rivals::up() else { return };
+    let Some(rivals) = TwoControllers::up() else { return };
     let (v4, other) = ("203.0.113.0", "203.0.113.9");
     let asks = |ip: &str| json!({ "seaway.dev/address": ip });
     let moved = json!({ "metadata": { "annotations": asks(other) } });

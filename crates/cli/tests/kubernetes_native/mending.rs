@@ -19,15 +19,15 @@ use crate::{
 const MOST: usize = 150;
 const NOBODY: &str = "0f2b8f8e-6a55-4f3b-9d9e-3f1c9f8e0a71";
 
-struct Trouble {
+struct CloudProblem {
     service: &'static str,
     annotations: String,
     /// What is told, and what to do.
     words: &'static [&'static str],
-    begin: Begin,
+    begin: ProblemCause,
 }
 
-enum Begin {
+enum ProblemCause {
     /// Of Octavia, or of Neutron: none more of these.
     Quota(&'static str),
     Fault(fn() -> Fault),
@@ -61,19 +61,19 @@ impl Operator<'_> {
         });
     }
 
-    fn begin(&self, it: &Begin) {
+    fn begin(&self, it: &ProblemCause) {
         match it {
-            Begin::Quota(kind) => self.limit(kind, 0),
-            Begin::Fault(fault) => self.project.fake.fail(fault()),
-            Begin::Nothing => {}
+            ProblemCause::Quota(kind) => self.limit(kind, 0),
+            ProblemCause::Fault(fault) => self.project.fake.fail(fault()),
+            ProblemCause::Nothing => {}
         }
     }
 
-    fn mend(&self, it: &Begin) {
+    fn mend(&self, it: &ProblemCause) {
         match it {
-            Begin::Quota(kind) => self.limit(kind, 500),
-            Begin::Fault(_) => self.project.fake.heal(),
-            Begin::Nothing => {}
+            ProblemCause::Quota(kind) => self.limit(kind, 500),
+            ProblemCause::Fault(_) => self.project.fake.heal(),
+            ProblemCause::Nothing => {}
         }
     }
 }
@@ -114,40 +114,49 @@ fn what_somebody_must_mend_is_told_once_with_what_to_do_and_goes_on_by_itself() 
     scene.lead("controller");
     let internal = "seaway.dev/internal: \"true\"";
     let troubles = [
-        ("password", String::new(), &["password is wrong", "Check user"][..], Begin::Nothing),
-        ("group", String::new(), &["security"], Begin::Quota("security_group")),
+        ("password", String::new(), &["password is wrong", "Check user"][..], ProblemCause::Nothing),
+        ("group", String::new(), &["security"], ProblemCause::Quota("security_group")),
         (
             "role",
             String::new(),
             &["Policy does not allow", "openstack role assignment list"],
-            Begin::Fault(forbidden),
+            ProblemCause::Fault(forbidden),
         ),
         (
             "balancer",
             String::new(),
             &["load balancer", "loadbalancer quota set"],
-            Begin::Quota("load_balancer"),
+            ProblemCause::Quota("load_balancer"),
         ),
-        ("listener", String::new(), &["listener", "quota set"], Begin::Quota("listener")),
-        ("port", String::new(), &["port", "openstack quota set"], Begin::Quota("port")),
-        ("address", String::new(), &["floating", "quota set"], Begin::Quota("floatingip")),
-        ("network", format!("seaway.dev/floating-network: {NOBODY}"), &[NOBODY], Begin::Nothing),
-        ("subnet", format!("{internal}, seaway.dev/subnet: {tiny}"), &["address", "subnet"], Begin::Nothing),
+        ("listener", String::new(), &["listener", "quota set"], ProblemCause::Quota("listener")),
+        ("port", String::new(), &["port", "openstack quota set"], ProblemCause::Quota("port")),
+        ("address", String::new(), &["floating", "quota set"], ProblemCause::Quota("floatingip")),
+        ("network", format!("seaway.dev/floating-network: {NOBODY}"), &[NOBODY], ProblemCause::Nothing),
+        (
+            "subnet",
+            format!("{internal}, seaway.dev/subnet: {tiny}"),
+            &["address", "subnet"],
+            ProblemCause::Nothing,
+        ),
         (
             "neutron",
             String::new(),
             &["Neutron fails on requests", "is retried"],
-            Begin::Fault(|| Fault::on("POST */floatingips").always().status(500)),
+            ProblemCause::Fault(|| Fault::on("POST */floatingips").always().status(500)),
         ),
         (
             "octavia",
             String::new(),
             &["Octavia cannot be reached", "is retried"],
-            Begin::Fault(|| Fault::on("* /load-balancer/*").always().lose_request()),
+            ProblemCause::Fault(|| Fault::on("* /load-balancer/*").always().lose_request()),
         ),
     ];
-    let troubles =
-        troubles.map(|(service, annotations, words, begin)| Trouble { service, annotations, words, begin });
+    let troubles = troubles.map(|(service, annotations, words, begin)| CloudProblem {
+        service,
+        annotations,
+        words,
+        begin,
+    });
     for it in &troubles {
         operator.begin(&it.begin);
         project.fake.forget_requests();

@@ -23,7 +23,7 @@ const NEW_LEASE: &str = "POST */leases";
 
 /// What befalls each of them.
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum WriteFault {
     Lost,
     ReplyLost,
     /// Refused so often in a row.
@@ -31,32 +31,37 @@ enum Blow {
     Late,
 }
 
-impl Blow {
+impl WriteFault {
     fn on(self, on: RequestMatcher, hold: &RequestHold) -> Fault {
         match self {
-            Blow::Lost => on.lose_request(),
-            Blow::ReplyLost => on.lose_reply(),
-            Blow::Refused(status, times) => on.times(times).status(status),
-            Blow::Late => on.hold_reply(hold),
+            WriteFault::Lost => on.lose_request(),
+            WriteFault::ReplyLost => on.lose_reply(),
+            WriteFault::Refused(status, times) => on.times(times).status(status),
+            WriteFault::Late => on.hold_reply(hold),
         }
     }
 
     fn times(self) -> usize {
-        if let Blow::Refused(_, times) = self { times } else { 1 }
+        if let WriteFault::Refused(_, times) = self { times } else { 1 }
     }
 }
 
 #[test]
 fn a_host_whose_writes_are_lost_or_late_serves_on_and_reports_again() {
-    strike(&[Blow::Lost, Blow::ReplyLost, Blow::Late]);
+    strike(&[WriteFault::Lost, WriteFault::ReplyLost, WriteFault::Late]);
 }
 
 #[test]
 fn a_host_whose_writes_are_refused_serves_on_and_reports_again() {
-    strike(&[Blow::Refused(403, 2), Blow::Refused(409, 1), Blow::Refused(429, 2), Blow::Refused(500, 2)]);
+    strike(&[
+        WriteFault::Refused(403, 2),
+        WriteFault::Refused(409, 1),
+        WriteFault::Refused(429, 2),
+        WriteFault::Refused(500, 2),
+    ]);
 }
 
-fn strike(blows: &[Blow]) {
+fn strike(blows: &[WriteFault]) {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = vec![scene.cluster.node("a")];
     scene.install();

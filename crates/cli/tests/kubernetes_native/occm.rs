@@ -10,7 +10,7 @@ use seaway_openstack::{
 };
 use seaway_testkit::topology::until;
 
-use self::theirs::Theirs;
+use self::theirs::OccmObjects;
 use crate::{
     octavia::{Project, in_a_cloud},
     scene::*,
@@ -27,7 +27,7 @@ fn who_comes_from_the_cloud_provider_keeps_its_load_balancers_and_may_go_back() 
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let port = |at: usize| scene.field("service/shop", &format!("{{.spec.ports[{at}].nodePort}}"));
     let node = scene.field("node/a", "{.status.addresses[0].address}").parse().expect("an address");
-    let theirs = Theirs::new("shop", &[(80, port(0).parse().expect("a port"))], &[("a", node)]);
+    let theirs = OccmObjects::new("shop", &[(80, port(0).parse().expect("a port"))], &[("a", node)]);
     let (balancer, floating) = project.runtime.block_on(theirs.make(&project.cloud, &project.subnet));
     let at = floating.floating_ip_address.expect("it has one").to_string();
     let patch = |part: &[&str], what: &str| {
@@ -91,11 +91,11 @@ fn who_comes_from_the_cloud_provider_keeps_its_load_balancers_and_may_go_back() 
 }
 
 /// A Service of theirs, as that controller leaves it; what is written, and as whom.
-fn made_by_them(scene: &Scene, project: &Project, name: &str) -> Theirs {
+fn made_by_them(scene: &Scene, project: &Project, name: &str) -> OccmObjects {
     scene.cluster.apply(&service(name, "selector: {app: shop}"));
     let port = scene.field(&format!("service/{name}"), "{.spec.ports[0].nodePort}");
     let node = scene.field("node/a", "{.status.addresses[0].address}").parse().expect("an address");
-    let theirs = Theirs::new(name, &[(80, port.parse().expect("a port"))], &[("a", node)]);
+    let theirs = OccmObjects::new(name, &[(80, port.parse().expect("a port"))], &[("a", node)]);
     let (balancer, floating) = project.runtime.block_on(theirs.make(&project.cloud, &project.subnet));
     let at = floating.floating_ip_address.expect("it has one");
     let what = format!(

@@ -41,8 +41,8 @@ fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it(
         "reason": "TooManyRequests", "message": "slow down", "code": 429,
         "details": { "retryAfterSeconds": 2 },
     });
-    type Trouble<'a> = &'a dyn Fn(RequestMatcher) -> Fault;
-    let troubles: [(&str, Trouble<'_>, &str); 4] = [
+    type FaultBuilder<'a> = &'a dyn Fn(RequestMatcher) -> Fault;
+    let troubles: [(&str, FaultBuilder<'_>, &str); 4] = [
         ("busy", &|on| on.reply(429, patience.clone()).header("retry-after", "2"), "answers 429"),
         ("ill", &|on| on.status(500), "answers 500"),
         ("elsewhere", &|on| on.html(200, "<html>log in</html>"), "not a Kubernetes object"),

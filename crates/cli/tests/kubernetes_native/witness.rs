@@ -27,10 +27,10 @@ const ADDRESSES: &str = "/apis/seaway.dev/v1alpha1/addresses";
 const HOSTS: &str = "/apis/seaway.dev/v1alpha1/loadbalancerhosts";
 
 /// What people see: of each address its state and owners, of each Service what it is told.
-pub(crate) type Seen = (BTreeMap<String, String>, BTreeMap<String, String>);
+pub(crate) type ObservedState = (BTreeMap<String, String>, BTreeMap<String, String>);
 
 /// As above, as tests write it.
-pub(crate) fn seen(addresses: &[(&str, &str)], services: &[(&str, &str)]) -> Seen {
+pub(crate) fn seen(addresses: &[(&str, &str)], services: &[(&str, &str)]) -> ObservedState {
     let all = |them: &[(&str, &str)]| {
         them.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
@@ -52,16 +52,16 @@ pub(crate) fn until_it_is<T: PartialEq + Debug>(what: &str, wanted: &T, mut look
 }
 
 /// Asks as an administrator, without a process for each question.
-pub(crate) struct Questions {
+pub(crate) struct ApiClient {
     runtime: Runtime,
     client: Client,
 }
 
-impl Questions {
-    pub(crate) fn to(kubeconfig: &Path) -> Questions {
+impl ApiClient {
+    pub(crate) fn to(kubeconfig: &Path) -> ApiClient {
         let runtime = Runtime::new().expect("a runtime");
         let client = runtime.block_on(client(kubeconfig));
-        Questions { runtime, client }
+        ApiClient { runtime, client }
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, kube::Error> {
@@ -69,7 +69,7 @@ impl Questions {
     }
 
     /// As it is now.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> ObservedState {
         let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
         let of = |it: &Value, each: &dyn Fn(&Value) -> String| {
             let all = it.as_array().into_iter().flatten().map(each);
@@ -115,13 +115,13 @@ async fn ask(client: &Client, method: &str, path: &str, body: Option<Value>) -> 
 
 /// Watches until it is dropped.
 pub(crate) struct Witness {
-    saw: Arc<Mutex<Saw>>,
+    saw: Arc<Mutex<Observations>>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default, Clone)]
-pub(crate) struct Saw {
+pub(crate) struct Observations {
     pub(crate) addresses: BTreeMap<IpAddr, Arc<Address>>,
     /// What must never be, at whatever moment it was.
     pub(crate) wrong: Vec<String>,
@@ -131,7 +131,7 @@ pub(crate) struct Saw {
 impl Witness {
     /// `host`: says by this name that it serves whatever was written.
     pub(crate) fn of(kubeconfig: &Path, host: Option<&'static str>) -> Witness {
-        let (saw, kubeconfig) = (Arc::<Mutex<Saw>>::default(), kubeconfig.to_owned());
+        let (saw, kubeconfig) = (Arc::<Mutex<Observations>>::default(), kubeconfig.to_owned());
         let (end, ended) = oneshot::channel();
         let tells = saw.clone();
         let thread = thread::spawn(move || {
@@ -145,7 +145,7 @@ impl Witness {
         Witness { saw, end: Some(end), thread: Some(thread) }
     }
 
-    pub(crate) fn saw(&self) -> Saw {
+    pub(crate) fn saw(&self) -> Observations {
         self.saw.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -159,7 +159,7 @@ impl Drop for Witness {
     }
 }
 
-async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
+async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Observations>) {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let cluster = Cluster::connect(ClusterAccess { credentials, ..ClusterAccess::default() })
         .await
@@ -189,7 +189,7 @@ async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
     }
 }
 
-impl Saw {
+impl Observations {
     /// The version of an Address that was written.
     fn see(&mut self, change: Change) -> Option<u64> {
         match change {

@@ -3,7 +3,7 @@
 use seaway_openstack::{Call, Service};
 use serde_json::{Value, json};
 
-use crate::stage::Land;
+use crate::stage::CloudSetup;
 
 /// A certificate of its own, and its key.
 pub(crate) fn certificate(name: &str) -> (String, String) {
@@ -12,7 +12,7 @@ pub(crate) fn certificate(name: &str) -> (String, String) {
 }
 
 /// A container that somebody else put there.
-pub(crate) fn kept_by_hand(land: &Land) -> String {
+pub(crate) fn kept_by_hand(land: &CloudSetup) -> String {
     let (certificate, key) = certificate("theirs");
     let made = |path: &str, body: Value, told: &str| {
         let call = Call::post(Service::KeyManager, "keep", path, body);

@@ -69,10 +69,10 @@ fn a_lost_answer_of_the_cloud_doubles_nothing() {
 }
 
 /// Has its way with these requests, to which the last one leads.
-type Strike = fn(&mut Stage, &CloudGate, &[&str], &dyn Fn());
+type FaultInjection = fn(&mut Stage, &CloudGate, &[&str], &dyn Fn());
 
 /// A Service is created, changed, cut down and deleted; each kind of request to the cloud is struck once.
-fn walk(strike: Strike) {
+fn walk(strike: FaultInjection) {
     let Some(mut stage) = Stage::set(&[]) else { return };
     // Its Nodes answer because of what Seaway opens.
     stage.land.closed = true;

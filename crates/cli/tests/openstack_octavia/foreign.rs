@@ -7,13 +7,13 @@ use seaway_openstack::octavia::{
 };
 use serde_json::Value;
 
-use crate::stage::{BALANCERS, Land};
+use crate::stage::{BALANCERS, CloudSetup};
 
 /// As they were once their cloud was through with them: each object, whole.
 pub(crate) struct Foreign(BTreeMap<String, Value>);
 
 impl Foreign {
-    pub(crate) fn made(land: &Land) -> Foreign {
+    pub(crate) fn made(land: &CloudSetup) -> Foreign {
         let before = land.told(&BALANCERS);
         let balancers = land.cloud.all::<LoadBalancer>();
         for (of, port) in [("api", 8080), ("etcd", 2379)] {
@@ -28,7 +28,7 @@ impl Foreign {
 
     /// Nothing of them was written, not even with what was there.
     #[track_caller]
-    pub(crate) fn are_as_they_were(&self, land: &Land) {
+    pub(crate) fn are_as_they_were(&self, land: &CloudSetup) {
         let mut now = land.told(&BALANCERS);
         now.retain(|key, _| self.0.contains_key(key));
         assert_eq!(now, self.0);
@@ -36,7 +36,7 @@ impl Foreign {
 }
 
 /// Not by HTTP as Magnum's are, which `ovn` does not know, and with no monitor, which would write down what it sees.
-fn balancer(land: &Land, of: &str, port: u16) -> NewLoadBalancer {
+fn balancer(land: &CloudSetup, of: &str, port: u16) -> NewLoadBalancer {
     let pool = NewPool {
         name: format!("k8sclusterv1-ydp3hynxnsgc-{of}_pool").into(),
         members: vec![NewMember::new(Ipv4Addr::new(10, 0, 0, 5), port)].into(),

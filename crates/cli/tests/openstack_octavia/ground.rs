@@ -26,9 +26,9 @@ const NETWORKS: [&str; 7] =
     ["networks", "subnets", "routers", "ports", "floatingips", "security-groups", "security-group-rules"];
 
 /// Those that no test uses now. What is left of them when the process ends, the next one deletes.
-static FREE: Mutex<Vec<Ground>> = Mutex::new(Vec::new());
+static FREE: Mutex<Vec<CloudProject>> = Mutex::new(Vec::new());
 
-pub(crate) struct Ground {
+pub(crate) struct CloudProject {
     pub(crate) cloud: Cloud,
     pub(crate) runtime: Runtime,
     pub(crate) network: Id<Network>,
@@ -39,10 +39,10 @@ pub(crate) struct Ground {
     bare: BTreeSet<String>,
 }
 
-impl Ground {
-    pub(crate) fn take(rig: &OpenStack) -> Ground {
+impl CloudProject {
+    pub(crate) fn take(rig: &OpenStack) -> CloudProject {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| Ground::make(rig, SHARED))
+        free.unwrap_or_else(|| CloudProject::make(rig, SHARED))
     }
 
     /// Another test may have it, if it is empty again. Otherwise it is deleted with all that is in it.
@@ -52,7 +52,7 @@ impl Ground {
         }
     }
 
-    pub(crate) fn make(rig: &OpenStack, role: &str) -> Ground {
+    pub(crate) fn make(rig: &OpenStack, role: &str) -> CloudProject {
         let project = rig.project(role);
         let runtime = Runtime::new().expect("a runtime");
         let name = &project.name;
@@ -81,7 +81,8 @@ impl Ground {
             cloud.all::<SecurityGroupRule>().create(&all).await.expect("a rule");
             (cloud, network, subnet, group)
         });
-        let mut made = Ground { cloud, runtime, network, subnet, group, project, bare: BTreeSet::new() };
+        let mut made =
+            CloudProject { cloud, runtime, network, subnet, group, project, bare: BTreeSet::new() };
         made.bare = made.everything().into_keys().collect();
         made
     }

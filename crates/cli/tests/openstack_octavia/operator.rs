@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use seaway_openstack::{Call, Cloud, Credentials, Method, Service, Settings, Source};
 use tokio::runtime::Runtime;
 
-use crate::stage::{AUTH_URL, Land};
+use crate::stage::{AUTH_URL, CloudSetup};
 
 /// May do all, and says what the project of a test may.
 pub(crate) struct Operator {
@@ -20,7 +20,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    pub(crate) fn of(land: &Land) -> Operator {
+    pub(crate) fn of(land: &CloudSetup) -> Operator {
         let source = Source::Given(Credentials::password(AUTH_URL, "admin", "adminpw", "admin"));
         let runtime = Runtime::new().expect("a runtime");
         let session = land.cloud.session();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     certificates::{certificate, kept_by_hand},
-    stage::{Land, Stage, until},
+    stage::{CloudSetup, Stage, until},
 };
 
 /// Keystone, Octavia, Neutron and Barbican.
@@ -101,7 +101,7 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     for name in ["http", "many", "secure"] {
         stage.address(name);
     }
-    let all = Told::by(&stage);
+    let all = ObjectsBelow::by(&stage);
     // What a busy Octavia did not take is asked for again.
     assert_eq!(gate.done("POST */lbaas/*"), 3, "each is one request");
     all.http();
@@ -121,7 +121,7 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     let other = ["loadbalancer.openstack.org/default-tls-container-ref-", "seaway.dev/tls=shop-tls"];
     cluster.kubectl(&[&["annotate", "service", "secure"], &other[..]].concat());
     until("all of it has changed", || {
-        let all = Told::by(&stage);
+        let all = ObjectsBelow::by(&stage);
         let http = all.listeners_of("http");
         let is_slow = |it: &&&Value| it["timeout_client_data"] == 62_000;
         let shown = &all.of("listeners", "0", "secure")["default_tls_container_ref"];
@@ -134,15 +134,16 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
             && *shown != theirs.as_str()
             && kept(&stage.land) == (2, 4)
     });
-    Told::by(&stage).many("PROXYV2");
-    let first = Told::by(&stage).of("listeners", "0", "secure")["default_tls_container_ref"].clone();
+    ObjectsBelow::by(&stage).many("PROXYV2");
+    let first = ObjectsBelow::by(&stage).of("listeners", "0", "secure")["default_tls_container_ref"].clone();
     assert_eq!(kept(&stage.land), (2, 4), "theirs stays, and ours is there");
 
     // A renewed one is shown, and the old one goes.
     lose(&gate, &["DELETE */v1/secrets/*", "DELETE */v1/containers/*"]);
     apply_certificate(&stage, "renewed");
     until("it is shown", || {
-        let shown = Told::by(&stage).of("listeners", "0", "secure")["default_tls_container_ref"].clone();
+        let shown =
+            ObjectsBelow::by(&stage).of("listeners", "0", "secure")["default_tls_container_ref"].clone();
         shown.is_string() && shown != first
     });
     until("the old one is gone", || kept(&stage.land) == (2, 4));
@@ -160,7 +161,7 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     stage.lead_anew();
     annotate("many", "seaway.dev/max-connections=7");
     until("it is at work", || {
-        let all = Told::by(&stage);
+        let all = ObjectsBelow::by(&stage);
         let listeners = all.listeners_of("many");
         listeners.len() == 3 && listeners.iter().all(|it| it["connection_limit"] == 7)
     });
@@ -181,11 +182,11 @@ fn lose(gate: &CloudGate, requests: &[&str]) {
 }
 
 /// What there is below load balancers, by name.
-struct Told(BTreeMap<String, Value>);
+struct ObjectsBelow(BTreeMap<String, Value>);
 
-impl Told {
-    fn by(stage: &Stage) -> Told {
-        Told(stage.land.told(&["listeners", "pools", "healthmonitors", "members"]))
+impl ObjectsBelow {
+    fn by(stage: &Stage) -> ObjectsBelow {
+        ObjectsBelow(stage.land.told(&["listeners", "pools", "healthmonitors", "members"]))
     }
 
     /// `listener_0_…` of that Service, or null.
@@ -270,7 +271,7 @@ fn apply_certificate(stage: &Stage, name: &str) {
 }
 
 /// How many containers and secrets there are.
-fn kept(land: &Land) -> (usize, usize) {
+fn kept(land: &CloudSetup) -> (usize, usize) {
     land.runtime.block_on(async {
         let containers = land.cloud.all::<Container>().list::<Container>(Query::all()).await.expect("a list");
         let secrets = land.cloud.all::<Secret>().list::<Secret>(Query::all()).await.expect("a list");

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::{
-    ground::{Ground, plug},
+    ground::{CloudProject, plug},
     scene::Scene,
 };
 
@@ -41,13 +41,13 @@ pub(crate) const AUTH_URL: &str = "http://127.0.0.1:5000/v3";
 /// Fields drop in order: machines are unplugged before the project is emptied.
 pub(crate) struct Stage {
     pub(crate) scene: Scene,
-    pub(crate) land: Land,
+    pub(crate) land: CloudSetup,
 }
 
 /// A project with a network that is led outside, and what cloud.conf says.
-pub(crate) struct Land {
+pub(crate) struct CloudSetup {
     /// Until it is dropped.
-    ground: Option<Ground>,
+    ground: Option<CloudProject>,
     /// Others use it before and after.
     is_shared: bool,
     pub(crate) conf: NamedTempFile,
@@ -61,15 +61,15 @@ pub(crate) struct Land {
     pub(crate) rig: OpenStack,
 }
 
-impl Deref for Land {
-    type Target = Ground;
+impl Deref for CloudSetup {
+    type Target = CloudProject;
 
-    fn deref(&self) -> &Ground {
+    fn deref(&self) -> &CloudProject {
         self.ground.as_ref().expect("it is there until it is dropped")
     }
 }
 
-impl Drop for Land {
+impl Drop for CloudSetup {
     fn drop(&mut self) {
         if let Some(ground) = self.ground.take().filter(|_| self.is_shared && !thread::panicking()) {
             ground.give_back();
@@ -83,16 +83,16 @@ impl Stage {
     pub(crate) fn set(nodes: &[&str]) -> Option<Stage> {
         let rig = OpenStack::up()?;
         let scene = Scene::bare()?;
-        let ground = Ground::take(&rig);
-        Some(Stage { scene, land: Land::of(rig, ground, true) }.joined(nodes))
+        let ground = CloudProject::take(&rig);
+        Some(Stage { scene, land: CloudSetup::of(rig, ground, true) }.joined(nodes))
     }
 
     /// The same in a project of its own: what the user of this one may do, or how much, is changed.
     pub(crate) fn alone(role: &str, nodes: &[&str]) -> Option<Stage> {
         let rig = OpenStack::up()?;
         let scene = Scene::bare()?;
-        let ground = Ground::make(&rig, role);
-        Some(Stage { scene, land: Land::of(rig, ground, false) }.joined(nodes))
+        let ground = CloudProject::make(&rig, role);
+        Some(Stage { scene, land: CloudSetup::of(rig, ground, false) }.joined(nodes))
     }
 
     fn joined(mut self, nodes: &[&str]) -> Stage {
@@ -200,11 +200,11 @@ pub(crate) fn until(what: &str, mut met: impl FnMut() -> bool) {
     });
 }
 
-impl Land {
-    fn of(rig: OpenStack, ground: Ground, is_shared: bool) -> Land {
+impl CloudSetup {
+    fn of(rig: OpenStack, ground: CloudProject, is_shared: bool) -> CloudSetup {
         let provider = "lb-provider=ovn\nlb-method=SOURCE_IP_PORT\n";
         let monitors = "create-monitor=yes\nmonitor-delay=1m\nmonitor-timeout=30s\nmonitor-max-retries=3\n";
-        Land {
+        CloudSetup {
             ground: Some(ground),
             is_shared,
             conf: NamedTempFile::new().expect("a file"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     foreign::Foreign,
     scene::deployment,
-    stage::{AUTH_URL, Land, Stage, until},
+    stage::{AUTH_URL, CloudSetup, Stage, until},
 };
 
 const SERVICE: &str = "
@@ -143,7 +143,7 @@ fn nginxservice_becomes_a_load_balancer_that_the_outside_reaches_and_leaves_noth
     foreign.are_as_they_were(&stage.land);
 }
 
-fn new_ones(land: &Land, before: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+fn new_ones(land: &CloudSetup, before: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let mut all = land.everything();
     all.retain(|key, _| !before.contains_key(key));
     all

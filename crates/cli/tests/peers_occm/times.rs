@@ -14,7 +14,7 @@ use crate::{
     occm::Occm,
     report::report,
     stage::{AUTH_URL, PATIENCE, Stage, until},
-    witness::{Questions, SERVICES},
+    witness::{ApiClient, SERVICES},
 };
 
 /// OCCM serves Services without a class, Seaway those with its own.
@@ -49,7 +49,7 @@ fn compare(provider: &str, words: &'static str) {
     stage.scene.cloud = Some(stage.land.conf.path().to_owned());
     let occm = Occm::start(&program, &stage);
     stage.scene.lead("controller");
-    let questions = Questions::to(stage.scene.cluster.kubeconfig());
+    let questions = ApiClient::to(stage.scene.cluster.kubeconfig());
     // The first of each is not counted: it signs in, and reads what the cloud can.
     let round = |who: usize| {
         // It deletes what Seaway made, too, when a Service with a class is deleted, and takes the finalizer away.
@@ -93,7 +93,7 @@ fn median(mut all: [f64; ROUNDS]) -> f64 {
 }
 
 /// Seconds for each of these.
-fn round(stage: &Stage, questions: &Questions, class: Option<&str>) -> [f64; 3] {
+fn round(stage: &Stage, questions: &ApiClient, class: Option<&str>) -> [f64; 3] {
     let port =
         |name: &str, port: u16| json!({"name": name, "port": port, "targetPort": 80, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "selector": {"app": "shop"}, "ports": [port("a", 80)]});

@@ -48,7 +48,7 @@ impl Members {
 }
 
 /// Where Seaway serves.
-pub(crate) struct Doors {
+pub(crate) struct ListenerAddresses {
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
     pub(crate) echo: SocketAddr,
@@ -142,7 +142,7 @@ impl<'a> Changes<'a> {
     pub(crate) fn make(
         &self,
         clients: &Clients,
-        doors: &Doors,
+        doors: &ListenerAddresses,
         slower: u32,
     ) -> (usize, Duration, LoadResults) {
         let new = |kind: Kind, at: SocketAddr| Target::new("what changed", kind, at).host(SHOP);
@@ -197,24 +197,24 @@ impl<'a> Changes<'a> {
     }
 
     /// New and kept connections of each protocol; 300 requests a second in all, divided by `slower`.
-    fn load(&self, clients: &Clients, doors: &Doors, slower: u32) -> Load {
+    fn load(&self, clients: &Clients, doors: &ListenerAddresses, slower: u32) -> Load {
         let both = self.pairs.each_ref().map(|it| it.certificate.clone());
         let tls = || Kind::Tls(trusting(&both));
         let all = vec![
             Target::new("TCP", Kind::Tcp, doors.echo).times(30),
-            Target::new("TCP, kept", Kind::Tcp, doors.echo).kept(),
+            Target::new("TCP, kept", Kind::Tcp, doors.echo).keep_alive(),
             Target::new("HTTP/1.1", Kind::Http, doors.http).times(50),
-            Target::new("HTTP/1.1, kept", Kind::Http, doors.http).times(30).kept(),
+            Target::new("HTTP/1.1, kept", Kind::Http, doors.http).times(30).keep_alive(),
             Target::new("HTTP/2", Kind::Http2, doors.http).times(10),
-            Target::new("HTTP/2, kept", Kind::Http2, doors.http).times(30).kept(),
-            Target::new("gRPC, kept", Kind::Grpc, doors.http).host(CALL).times(30).kept(),
-            Target::new("gRPC stream", Kind::GrpcStream, doors.http).host(CALL).kept(),
+            Target::new("HTTP/2, kept", Kind::Http2, doors.http).times(30).keep_alive(),
+            Target::new("gRPC, kept", Kind::Grpc, doors.http).host(CALL).times(30).keep_alive(),
+            Target::new("gRPC stream", Kind::GrpcStream, doors.http).host(CALL).keep_alive(),
             Target::new("WebSocket", Kind::WebSocket, doors.http).times(10),
-            Target::new("WebSocket, kept", Kind::WebSocket, doors.http).kept(),
+            Target::new("WebSocket, kept", Kind::WebSocket, doors.http).keep_alive(),
             Target::new("TLS", tls(), doors.https).times(10),
-            Target::new("TLS, kept", tls(), doors.https).kept(),
+            Target::new("TLS, kept", tls(), doors.https).keep_alive(),
             Target::new("UDP", Kind::Udp, doors.dns),
-            Target::new("UDP, kept", Kind::Udp, doors.dns).kept(),
+            Target::new("UDP, kept", Kind::Udp, doors.dns).keep_alive(),
         ];
         // A datagram that is lost has no answer, however long one waits; all else is only slow on a machine that is busy.
         clients.load(all.into_iter().map(|it| it.slower(slower).patience(PATIENCE)).collect())

@@ -200,5 +200,7 @@ fn one_address_of_the_command_line_is_the_only_one_also_of_the_front_door() {
 fn without_addresses_of_its_own_the_log_says_which_are_served_and_how_to_choose() {
     let seaway = Setup::new().finding_addresses().start();
     let says = |part: &str| seaway.log().contains(part);
-    assert!(says("loopback and link-local ones are not served (to choose: --address IP, or host.addresses"));
+    assert!(says(
+        "loopback is served only where there is no other address, link-local never (to choose: --address IP"
+    ));
 }

@@ -85,7 +85,7 @@ fn no_host_name_lends_its_connection_to_one_that_asks_for_certificates() {
         curl.write(name, pair);
     }
     until("it is served", || curl.ask("--http1.1", "shop.example", "shop.example", Some("client")) == 200);
-    let told = web.asked().to_lowercase();
+    let told = web.last_request().to_lowercase();
     assert!(told.contains("client-cert: :mii") && !told.contains("forged"), "{told}");
     for version in ["--http1.1", "--http2"] {
         for (sni, host, own, status) in [
@@ -112,7 +112,7 @@ fn no_host_name_lends_its_connection_to_one_that_asks_for_certificates() {
     }
     // What others have verified is told to nobody.
     curl.ask("--http2", "shop.example", "open.example", Some("client"));
-    assert!(!open.asked().to_lowercase().contains("client-cert"), "{}", open.asked());
+    assert!(!open.last_request().to_lowercase().contains("client-cert"), "{}", open.last_request());
     // Over http, no request is served.
     let at = seaway.at(OPEN);
     let answer = crate::front_door::ask(at, "GET", "shop.example/x", "");
@@ -153,7 +153,7 @@ fn a_secret_with_authorities_that_is_missing_is_503_and_a_problem_that_names_it(
     let told = seaway.problems();
     let is_named = told.iter().any(|it| it.0 == "NoSuchSecret" && it.1.contains("clients"));
     assert!(is_named, "{told:?}");
-    assert!(!web.asked().contains("GET"), "{}", web.asked());
+    assert!(!web.last_request().contains("GET"), "{}", web.last_request());
     seaway.folder.write("clients.yaml", &secret("clients", client.chain()));
     until("it is served", || ask(Some("client")) == [200, 200]);
     assert_eq!(ask(None), [0, 0]);

@@ -62,7 +62,7 @@ fn requests_are_served_if_another_service_agrees_and_nobody_is_served_without_it
         let refused = get(path, "X-User: root\r\n");
         assert_eq!((refused.status, refused.header("location")), (302, Some("https://login.example/")));
         assert_eq!(get(path, "Cookie: session=right\r\nX-User: root\r\n").status, 200, "{path}");
-        let asked = web.asked().to_lowercase();
+        let asked = web.last_request().to_lowercase();
         assert!(asked.contains("x-user: alice") && asked.contains(&format!("x-asked: {path}")), "{asked}");
         assert!(!asked.contains("root"), "{asked}");
     }
@@ -91,7 +91,7 @@ fn a_service_with_an_address_of_its_own_asks_another_too() {
     let refused = get("X-User: root\r\n");
     assert_eq!((refused.status, refused.header("location")), (302, Some("https://login.example/")));
     assert_eq!(get("Cookie: session=right\r\nX-User: root\r\n").status, 200);
-    let asked = web.asked().to_lowercase();
+    let asked = web.last_request().to_lowercase();
     assert!(asked.contains("x-user: alice") && !asked.contains("root"), "{asked}");
     assert_eq!(seaway.problems(), [], "all is well");
     seaway.folder.remove("gate.yaml");

@@ -68,7 +68,7 @@ fn door(ip: IpAddr, more: &str) -> String {
 
 /// The first line that a member was sent: `GET /cart HTTP/1.1`.
 fn asked_for(web: &Web) -> String {
-    web.asked().lines().next().unwrap_or_default().to_owned()
+    web.last_request().lines().next().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -185,11 +185,11 @@ fn a_load_balancer_that_speaks_http_has_its_own_listener_and_may_change_its_mind
     let seaway = Setup::new().write("shop.yaml", &service("http")).start();
     let asked = || ask(seaway.at(8081), "GET", "any.example/x", "");
     assert_eq!((asked().status, asked().body.as_str()), (200, "web"));
-    assert!(web.asked().to_lowercase().contains("x-forwarded-for: "), "{}", web.asked());
+    assert!(web.last_request().to_lowercase().contains("x-forwarded-for: "), "{}", web.last_request());
     seaway.folder.write("shop.yaml", &service("tcp"));
     until("bytes are passed on as they are", || {
         asked();
-        !web.asked().to_lowercase().contains("x-forwarded-for: ")
+        !web.last_request().to_lowercase().contains("x-forwarded-for: ")
     });
 }
 

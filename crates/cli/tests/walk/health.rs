@@ -36,8 +36,12 @@ fn an_http_check_heeds_path_host_and_status() {
             .text()
     };
     let seaway = Setup::new().write("shop.yaml", &service("200-299")).start();
-    until("it was asked", || web.asked().contains("GET /healthz?deep=1 HTTP/1."));
-    assert!(web.asked().to_lowercase().contains("\r\nhost: shop.example\r\n"), "{}", web.asked());
+    until("it was asked", || web.last_request().contains("GET /healthz?deep=1 HTTP/1."));
+    assert!(
+        web.last_request().to_lowercase().contains("\r\nhost: shop.example\r\n"),
+        "{}",
+        web.last_request()
+    );
     is(&seaway, backend.at, "up");
     for wrong in [302, 503] {
         web.answer(wrong);

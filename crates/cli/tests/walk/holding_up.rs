@@ -14,7 +14,7 @@ use seaway_testkit::traffic::Clients;
 use crate::{
     backends::{Backend, Talk, manifest},
     harness::{Setup, own_address, own_addresses, until},
-    thousand_changes::{self, Changes, Doors, Members, nobody_noticed},
+    thousand_changes::{self, Changes, ListenerAddresses, Members, nobody_noticed},
     tls,
 };
 
@@ -61,7 +61,7 @@ fn a_thousand_changes_of_the_folder_are_each_served_and_drop_nothing() {
     let changes = Changes::new(&members, "{name: any}", &apply);
     changes.begin();
     let seaway = setup.start();
-    let doors = Doors {
+    let doors = ListenerAddresses {
         http: seaway.at(tls::OPEN),
         https: seaway.at(tls::TLS),
         echo: seaway.at(thousand_changes::STAYS),

@@ -71,7 +71,7 @@ fn filters_change_requests_and_answers_on_their_way() {
     assert_eq!(redirected.header("location"), Some("https://shop.example/new/x?y"));
     let changed = ask(seaway.at(PORT), "GET", "shop.example/changed/x", "X-Gone: 1\r\n");
     assert_eq!((changed.status, changed.header("x-answer")), (200, Some("42")));
-    let asked = web.asked();
+    let asked = web.last_request();
     assert!(asked.starts_with("GET /inner/x HTTP/1.1\r\n"), "{asked}");
     assert!(asked.contains("Host: inner.example\r\n") && asked.contains("X-Set: here\r\n"), "{asked}");
     assert!(!asked.contains("X-Gone"), "{asked}");

@@ -63,7 +63,7 @@ fn imported(kind: &str, text: &str, setup: Setup) -> Seaway {
 
 /// What a client gets, and what the backend was asked for.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct ProxiedExchange {
     status: u16,
     body: String,
     location: Option<String>,
@@ -71,12 +71,12 @@ struct Seen {
     asked: Option<(String, String)>,
 }
 
-fn seen(at: SocketAddr, url: &str, more: &str, webs: &[&Web]) -> Seen {
+fn seen(at: SocketAddr, url: &str, more: &str, webs: &[&Web]) -> ProxiedExchange {
     let counts: Vec<usize> = webs.iter().map(|it| it.count()).collect();
     let answer: Answer = ask(at, "GET", url, more);
     let (host, _) = url.split_at(url.find('/').unwrap_or(url.len()));
     let asked = webs.iter().zip(counts).find(|(web, count)| web.count() > *count).map(|(web, _)| {
-        let head = web.asked();
+        let head = web.last_request();
         let line =
             head.lines().next().unwrap_or_default().split(" HTTP/").next().unwrap_or_default().to_owned();
         let host =
@@ -88,7 +88,7 @@ fn seen(at: SocketAddr, url: &str, more: &str, webs: &[&Web]) -> Seen {
         it.replace(&format!(":{PORT}"), "").trim_start_matches(&format!("http://{host}")).to_owned()
     });
     let body = if asked.is_some() { answer.body.clone() } else { String::new() };
-    Seen { status: answer.status, body, location, asked }
+    ProxiedExchange { status: answer.status, body, location, asked }
 }
 
 fn same(kind: &str, other: SocketAddr, seaway: &Seaway, urls: &[&str], more: &str, webs: &[&Web]) {

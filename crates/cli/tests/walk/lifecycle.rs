@@ -106,7 +106,7 @@ fn a_successor_takes_over_without_a_refused_connection_or_a_lost_flow() {
     // A request is due at its time, and so many are before, during and after each turn.
     let load = clients.load(vec![
         Target::new("new connections", Kind::Tcp, at).times(500),
-        Target::new("a flow", Kind::Udp, dns).times(100).kept(),
+        Target::new("a flow", Kind::Udp, dns).times(100).keep_alive(),
         Target::new("new flows", Kind::Udp, dns).times(100),
     ]);
     load.goes_on(50);

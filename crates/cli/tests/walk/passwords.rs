@@ -51,7 +51,7 @@ fn users_of_a_secret_are_let_in_wherever_requests_lead_to_the_service_and_nobody
         assert_eq!(refused.header("www-authenticate"), Some("Basic realm=\"Staff\", charset=\"UTF-8\""));
         assert_eq!([status(place, WRONG), status(place, AS_ALICE), status(place, AS_BOB)], [401, 200, 200]);
     }
-    assert!(!shop.asked().to_lowercase().contains("authorization"), "members do not get the password");
+    assert!(!shop.last_request().to_lowercase().contains("authorization"), "members do not get the password");
     assert_eq!(status((DOOR, "any.example/open"), ""), 200);
     assert_eq!(seaway.problems(), [], "all is well");
     // A user who is removed is let in no more, at once; the others still are.

@@ -164,7 +164,7 @@ fn a_folder_with_a_secret_is_served_by_https_and_its_certificate_is_swapped() {
         answer.contains("Strict-Transport-Security: max-age=3600") && answer.trim_end().ends_with("shop"),
         "{answer}"
     );
-    assert!(web.asked().contains("X-Forwarded-Proto: https"), "{}", web.asked());
+    assert!(web.last_request().contains("X-Forwarded-Proto: https"), "{}", web.last_request());
     let (_, metrics) = seaway.get("/metrics").expect("metrics");
     assert!(metrics.contains("seaway_certificates{state=\"valid\"} 1"), "{metrics}");
     assert!(metrics.contains("seaway_certificate_expiry_timestamp_seconds "), "{metrics}");
@@ -265,9 +265,9 @@ fn the_front_door_may_ask_clients_for_a_certificate_of_files_that_it_watches() {
     assert!(shown(Some(&client)).is_err(), "nobody vouches for it");
     std::fs::write(&authorities, &client.chain).expect("written");
     until("it is let in", || shown(Some(&client)).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
-    assert!(web.asked().to_lowercase().contains("client-cert: :mii"), "{}", web.asked());
+    assert!(web.last_request().to_lowercase().contains("client-cert: :mii"), "{}", web.last_request());
     assert!(shown(None).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
-    assert!(!web.asked().to_lowercase().contains("client-cert"), "{}", web.asked());
+    assert!(!web.last_request().to_lowercase().contains("client-cert"), "{}", web.last_request());
 }
 
 /// A member that ends TLS itself, and answers with its name.
@@ -368,7 +368,12 @@ fn a_load_balancer_of_its_own_ends_tls_before_http_and_before_anything_else() {
     for (port, told) in [(9443, true), (9444, false)] {
         let answer = get(seaway.at(port), "shop.example", "/", &pair).expect("an answer");
         assert!(answer.trim_end().ends_with("shop"), "{answer}");
-        assert_eq!(web.asked().contains("X-Forwarded-Proto: https"), told, "{port}: {}", web.asked());
+        assert_eq!(
+            web.last_request().contains("X-Forwarded-Proto: https"),
+            told,
+            "{port}: {}",
+            web.last_request()
+        );
     }
     let plain = ask(seaway.at(9443), "GET", "shop.example/", "");
     assert_eq!(plain.status, 0, "nothing is said in the open: {plain:?}");

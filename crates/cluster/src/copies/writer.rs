@@ -157,7 +157,7 @@ impl CopyTask {
                 // Who leads meanwhile writes copies, and says what is wrong with them.
                 (self.seen, self.again, self.failures) = (None, None, 0);
                 self.unnamed.clear();
-                if tell(&changes, &mut told, Vec::new()).await.is_err() {
+                if report_problems(&changes, &mut told, Vec::new()).await.is_err() {
                     return;
                 }
                 self.leading.changed_from(false).await;
@@ -172,7 +172,7 @@ impl CopyTask {
             let Some(named) = heard.borrow_and_update().clone() else { continue };
             let next = later(self.pace.pause);
             let problems = self.keep(&named).await;
-            if tell(&changes, &mut told, problems).await.is_err() {
+            if report_problems(&changes, &mut told, problems).await.is_err() {
                 return;
             }
             sleep_until(next).await;
@@ -415,7 +415,7 @@ fn copies() -> ObjectRef {
 }
 
 /// Tells what is wrong, if it is something else than before; an error, if nobody listens.
-async fn tell(
+async fn report_problems(
     changes: &mpsc::Sender<Change>,
     told: &mut Vec<Problem>,
     mut problems: Vec<Problem>,

@@ -111,7 +111,7 @@ impl NameOwnerTask {
                 // Who leads meanwhile says what is wrong. Who leads next begins to count anew.
                 (self.again, self.failures) = (None, 0);
                 self.unclaimed.forget();
-                if tell(&changes, &mut told, Vec::new()).await.is_err() {
+                if report_problems(&changes, &mut told, Vec::new()).await.is_err() {
                     return;
                 }
                 self.leading.changed_from(false).await;
@@ -133,7 +133,7 @@ impl NameOwnerTask {
                     Vec::new()
                 }
             };
-            if tell(&changes, &mut told, problems).await.is_err() {
+            if report_problems(&changes, &mut told, problems).await.is_err() {
                 return;
             }
             sleep_until(next).await;
@@ -236,7 +236,7 @@ fn owners() -> ObjectRef {
 }
 
 /// Tells what is wrong, by object, if it is something else than before; an error, if nobody listens.
-async fn tell(
+async fn report_problems(
     changes: &mpsc::Sender<Change>,
     told: &mut Vec<Problem>,
     mut problems: Vec<Problem>,

@@ -229,7 +229,7 @@ impl Reflector {
             let older = if cut { self.is_store_older().await } else { Ok(false) };
             let end = match older {
                 Ok(true) => return self.note_restored().await,
-                Ok(false) => self.hear(&mut version).await?,
+                Ok(false) => self.follow_watch(&mut version).await?,
                 Err(answer) => Some(answer),
             };
             cut = true;
@@ -262,7 +262,7 @@ impl Reflector {
     }
 
     /// One watch, to its end: nothing, if it ended as watches do.
-    async fn hear(&mut self, version: &mut String) -> Result<Option<ApiError>, ReceiverDropped> {
+    async fn follow_watch(&mut self, version: &mut String) -> Result<Option<ApiError>, ReceiverDropped> {
         let params = self.watch_params();
         let api = self.cluster.api(self.watched);
         let stream = match self.cluster.within_deadline(api.watch(&params, version)).await {

@@ -14,7 +14,7 @@ use seaway_cluster::{
     Cluster, ClusterAccess, CredentialSource, ExpiredHostPolicy, WantedSecrets, Watch, WatchTimings,
 };
 use seaway_model::{Change, Kind, ObjectRef, Problem};
-use seaway_testkit::{kubernetes, told::SourceReports};
+use seaway_testkit::{kubernetes, source_reports::SourceReports};
 use tokio::{
     sync::{Mutex as Turns, mpsc},
     time::timeout,

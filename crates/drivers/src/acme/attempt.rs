@@ -125,7 +125,7 @@ impl Attempt {
     }
 
     /// How it stands now, here and there.
-    pub(super) async fn look(&mut self, order_of: &CertificateOrder, records: &Records) {
+    pub(super) async fn observe(&mut self, order_of: &CertificateOrder, records: &Records) {
         if self.is_paused() {
             return;
         }
@@ -137,7 +137,7 @@ impl Attempt {
                 (ChallengeType::Dns01, Some(updates)) if *is_published => {
                     let mut shown = Ok(());
                     for (name, value) in &values {
-                        shown = shown.and(records.shown(updates, name, value).await);
+                        shown = shown.and(records.verify_published(updates, name, value).await);
                     }
                     shown
                 }

@@ -12,7 +12,7 @@ use seaway_model::{
 };
 
 use super::{
-    LOOK_WHILE_WAITING, ProcessPhase, SOON, attempt::Attempt, gates::Backoff, millis, renewal::Renewal,
+    LOOK_WHILE_WAITING, ProcessPhase, SOON, attempt::Attempt, backoff::Backoff, millis, renewal::Renewal,
     schedule, seconds, stored::StoredCertificate,
 };
 
@@ -82,13 +82,13 @@ impl Observed {
     }
 
     /// For how long what is shown is still good, in seconds.
-    pub(super) fn left(&self) -> Option<u64> {
+    pub(super) fn remaining_seconds(&self) -> Option<u64> {
         let until = self.stored.as_ref()?.dates.until;
         Some(until.0.saturating_sub(millis(self.now).0) / 1_000)
     }
 
-    fn waits(&self) -> Option<Duration> {
-        schedule::waits(self.failed, seconds(self.now))
+    fn retry_delay(&self) -> Option<Duration> {
+        schedule::retry_delay(self.failed, seconds(self.now))
     }
 
     pub(super) fn may_begin(&self, order: &CertificateOrder) -> bool {
@@ -97,7 +97,7 @@ impl Observed {
             && !self.is_first
             && self.gate.is_none()
             && !order.answers_at.is_empty()
-            && self.waits().is_none()
+            && self.retry_delay().is_none()
             && self.due_in(order).is_zero()
     }
 
@@ -114,7 +114,7 @@ impl Observed {
             return due.min(asks).clamp(SOON, LOOK_EVERY);
         }
         let gate = self.gate.as_ref().map(|it| it.until.saturating_sub(seconds(self.now)).max(1));
-        match (self.life, self.waits(), gate) {
+        match (self.life, self.retry_delay(), gate) {
             (ProcessPhase::Serving, None, None) if self.is_first => SOON,
             // The authority has said just now that it is due.
             (ProcessPhase::Serving, None, None) if self.may_begin(order) => SOON,
@@ -129,7 +129,8 @@ impl Observed {
     }
 
     pub(super) fn problem(&self, order: &CertificateOrder) -> Option<Problem> {
-        let interrupted = || ("an order ended with this process, or failed before it".to_owned(), None);
+        let interrupted =
+            || ("an order was interrupted by a restart of Seaway, or failed before that".to_owned(), None);
         let (why, wait) = match (&self.attempt, &self.why, &self.gate) {
             (_, Some((why, wait)), _) => (why.clone(), Some(*wait)),
             // The first of them is under way.
@@ -139,7 +140,7 @@ impl Observed {
             _ => return None,
         };
         let still = match &self.stored {
-            Some(_) => "the certificate was not renewed, and the previous one is still shown",
+            Some(_) => "the certificate was not renewed, and the previous one is still served",
             None => "no certificate was issued",
         };
         let message = format!("{still}: {why}");
@@ -210,7 +211,7 @@ mod tests {
 
     fn said(id: &str, window: Option<(u64, u64)>, next: u64) -> Renewal {
         let window = window.map(|(start, end)| (Time(start * HOUR), Time(end * HOUR)));
-        Renewal::said(Name::from(id), window, next * HOUR / 1000)
+        Renewal::from_reply(Name::from(id), window, next * HOUR / 1000)
     }
 
     #[test]

@@ -105,7 +105,12 @@ impl Records {
     }
 
     /// Whether all who are asked answer with it; or who does not, and why.
-    pub(super) async fn shown(&self, updates: &DnsUpdates, name: &str, value: &str) -> Result<(), String> {
+    pub(super) async fn verify_published(
+        &self,
+        updates: &DnsUpdates,
+        name: &str,
+        value: &str,
+    ) -> Result<(), String> {
         let missing = |at| format!("the name server {at} does not answer with the record of {name} yet");
         let of_key = key(&updates.key).map_err(|error| error.to_string())?;
         let server = DnsServer::new(updates.server, of_key);

@@ -14,7 +14,7 @@ use seaway_model::{
 };
 use tracing::{debug, info};
 
-use super::{Certificates, gates::Backoffs, observed::Observed, seconds};
+use super::{Certificates, backoff::Backoffs, observed::Observed, seconds};
 
 /// One that says nothing of it may do so later.
 const WHERE_NONE: u64 = 24 * 3600;
@@ -50,7 +50,7 @@ pub(super) struct Renewals {
 }
 
 impl Renewal {
-    pub(super) fn said(id: Name, window: Option<(Time, Time)>, next: u64) -> Renewal {
+    pub(super) fn from_reply(id: Name, window: Option<(Time, Time)>, next: u64) -> Renewal {
         Renewal { id, window, next, is_gated: false }
     }
 
@@ -74,7 +74,7 @@ impl Renewals {
     }
 
     /// What is known of the host name's certificate. Where its authority does not answer, it is asked when that is tried again.
-    pub(super) fn known(&self, order: &CertificateOrder, now: u64) -> Option<Renewal> {
+    pub(super) fn renewal_of(&self, order: &CertificateOrder, now: u64) -> Option<Renewal> {
         let known = self.of.get(&order.host).cloned();
         let Some(gate) = self.gates.closed(&order.acme, now) else { return known };
         let unknown = || Renewal { id: Name::default(), window: None, next: 0, is_gated: true };
@@ -137,7 +137,7 @@ impl Certificates {
                 (before, if is_gated { now } else { after(AFTER_REFUSAL.as_secs()) })
             }
         };
-        attempts.renewals.of.insert(host.clone(), Renewal::said(id, window, next));
-        observed.renewal = attempts.renewals.known(order, now);
+        attempts.renewals.of.insert(host.clone(), Renewal::from_reply(id, window, next));
+        observed.renewal = attempts.renewals.renewal_of(order, now);
     }
 }

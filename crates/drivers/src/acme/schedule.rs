@@ -50,7 +50,7 @@ pub(super) fn spread(name: &str, most: u64) -> u64 {
 }
 
 /// Before the next attempt, after so many failures in a row.
-pub(super) fn wait(count: u32) -> Duration {
+pub(super) fn delay_after(count: u32) -> Duration {
     let place = usize::try_from(count.saturating_sub(1)).unwrap_or(usize::MAX);
     let seconds = WAITS.get(place).or(WAITS.last()).copied().unwrap_or(HOUR);
     Duration::from_secs(seconds)
@@ -66,12 +66,12 @@ pub(super) fn after_failure(
     let count = before.count.saturating_add(1);
     let asked = asked.map_or(0, |it| it.as_secs()).min(LONGEST);
     let most = left.filter(|it| *it > 0).map_or(u64::MAX, |it| (it / 4).max(HOUR));
-    let wait = wait(count).as_secs().min(most).max(asked);
+    let wait = delay_after(count).as_secs().min(most).max(asked);
     FailedOrders { count, wait_until: now.saturating_add(wait) }
 }
 
 /// One that was written by a clock that was wrong keeps nobody waiting for years.
-pub(super) fn waits(failed: FailedOrders, now: u64) -> Option<Duration> {
+pub(super) fn retry_delay(failed: FailedOrders, now: u64) -> Option<Duration> {
     let wait = failed.wait_until.saturating_sub(now);
     (1..=LONGEST).contains(&wait).then(|| Duration::from_secs(wait))
 }
@@ -155,11 +155,12 @@ mod tests {
         {
             assert_eq!(after_failure(many, None, left, 10).wait_until, 10 + wait, "{left:?}");
         }
-        let at = |wait_until| waits(FailedOrders { count: 1, wait_until }, 1_000).map(|it| it.as_secs());
+        let at =
+            |wait_until| retry_delay(FailedOrders { count: 1, wait_until }, 1_000).map(|it| it.as_secs());
         assert_eq!([at(0), at(1_000), at(1_060), at(1_001 + LONGEST)], [None, None, Some(60), None]);
         assert_eq!(
             ["a minute", "15 minutes", "an hour", "24 hours"],
-            [1, 3, 4, 99].map(|it| human(wait(it))).each_ref().map(String::as_str)
+            [1, 3, 4, 99].map(|it| human(delay_after(it))).each_ref().map(String::as_str)
         );
     }
 }

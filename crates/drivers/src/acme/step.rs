@@ -18,11 +18,11 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::AskWhen => f.write_str("ask when the certificate is to be renewed"),
+            Step::AskWhen => f.write_str("query when the certificate is to be renewed"),
             Step::Begin => f.write_str("order a certificate"),
             Step::Publish => f.write_str("add the record that proves the host name to DNS"),
             Step::Answer => f.write_str("let the certificate authority check the host name"),
-            Step::Finalize => f.write_str("ask for the certificate to be signed"),
+            Step::Finalize => f.write_str("submit the certificate signing request"),
             Step::Keep => f.write_str("store the certificate"),
             Step::Abandon(why) => write!(f, "end the order: {why}"),
         }

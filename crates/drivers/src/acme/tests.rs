@@ -343,7 +343,7 @@ async fn a_certificate_stays_in_use_while_the_authority_that_is_configured_now_g
     assert!(why(&refused).contains("not today"), "{}", why(&refused));
     assert_eq!(shown(&refused), Some(late.clone()));
     let problem = refused.problem(&order).expect("it is told").to_string();
-    assert!(problem.contains("the previous one is still shown"), "{problem}");
+    assert!(problem.contains("the previous one is still served"), "{problem}");
     let key = driver.store.account_key("https://first.example/directory").expect("it is read");
     assert_eq!(key.as_deref(), Some("its key"));
     // One of the authority that is configured now comes first, but not if it cannot be used.

@@ -11,7 +11,7 @@ use super::{
     steps::{Observed, Precondition, Step},
 };
 
-pub(super) async fn look(objects: &DnsEndpoints, it: &DnsName) -> Result<Observed, DnsFailure> {
+pub(super) async fn observe(objects: &DnsEndpoints, it: &DnsName) -> Result<Observed, DnsFailure> {
     Ok(observed(it, &objects.of_name(&it.installation, &it.name).await?))
 }
 

@@ -10,7 +10,7 @@ use super::{marker::Marker, steps::Observed};
 /// By what external-dns says that a name is its own.
 const EXTERNAL_DNS: &str = "heritage=external-dns";
 
-pub(super) async fn look(server: &DnsServer, it: &DnsName) -> Result<Observed, DnsError> {
+pub(super) async fn observe(server: &DnsServer, it: &DnsName) -> Result<Observed, DnsError> {
     let found = server.records(&marker_name(&it.name), RecordType::Txt).await?;
     let mut texts: Vec<String> = found.data.into_iter().filter_map(text).collect();
     texts.sort();

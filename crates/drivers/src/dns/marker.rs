@@ -71,7 +71,7 @@ impl Marker {
     }
 
     /// For people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let host = self.host.as_ref().map_or(String::new(), |it| format!(" on host {it}"));
         format!("Service {} of the installation {}{host}", self.service, self.owner)
     }

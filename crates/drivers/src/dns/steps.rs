@@ -191,7 +191,7 @@ impl<'o> Markers<'o> {
                 Some(marker) if marker.is_of_peer(it) => markers.of_peers.extend(marker.addresses),
                 // What they list is theirs, too.
                 Some(marker) => {
-                    markers.others.push(marker.told());
+                    markers.others.push(marker.description());
                     markers.of_peers.extend(marker.addresses);
                 }
                 None => {

@@ -18,7 +18,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn look(&mut self, all: &Parts) -> (Exclusions, Vec<(Owner, Problem)>) {
+    pub(super) fn check(&mut self, all: &Parts) -> (Exclusions, Vec<(Owner, Problem)>) {
         let before = std::mem::take(&mut self.known);
         let mut problems = Vec::new();
         for load_balancer in all.values() {

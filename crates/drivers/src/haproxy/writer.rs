@@ -343,7 +343,7 @@ impl WriterTask {
             };
         }
         let version = self.version().await?;
-        let (unusable, of_certificates) = self.certificates.look(&all);
+        let (unusable, of_certificates) = self.certificates.check(&all);
         let ports = self.reserved.read().unwrap_or_else(PoisonError::into_inner).clone();
         let unusable = Exclusions { ports, ..unusable };
         let wanted = ConfigInput {

@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    fn told(node: &NodeObject, server: &Server, networking: &CloudNetworking) -> Vec<String> {
+    fn addresses_as_text(node: &NodeObject, server: &Server, networking: &CloudNetworking) -> Vec<String> {
         let all = addresses_of(node, server, networking).expect("it has some");
         all.iter().map(|it| format!("{} {}", it.kind, it.address)).collect()
     }
@@ -187,27 +187,31 @@ mod tests {
             "ExternalIP 203.0.113.7",
             "Hostname a",
         ];
-        assert_eq!(told(&node, &server(), &usual), all);
+        assert_eq!(addresses_as_text(&node, &server(), &usual), all);
         let named = Server { host_name: "b.example".into(), ..server() };
-        assert_eq!(told(&node, &named, &usual)[5], "Hostname b.example");
-        assert_eq!(told(&node, &named, &usual).len(), 7, "the kubelet's host name is not needed");
+        assert_eq!(addresses_as_text(&node, &named, &usual)[5], "Hostname b.example");
+        assert_eq!(
+            addresses_as_text(&node, &named, &usual).len(),
+            7,
+            "the kubelet's host name is not needed"
+        );
 
         let no_ipv6 = CloudNetworking { no_ipv6: true, ..CloudNetworking::default() };
-        assert!(told(&node, &server(), &no_ipv6).iter().all(|it| !it.contains("::")));
+        assert!(addresses_as_text(&node, &server(), &no_ipv6).iter().all(|it| !it.contains("::")));
 
         let public = CloudNetworking { public: vec![Name::from("zone")], ..CloudNetworking::default() };
-        let all = told(&node, &server(), &public);
+        let all = addresses_as_text(&node, &server(), &public);
         assert!(all.contains(&"ExternalIP 10.1.0.3".to_owned()), "{all:?}");
         assert!(!all.contains(&"InternalIP 10.1.0.3".to_owned()), "not twice: {all:?}");
 
         let internal = CloudNetworking { internal: vec![Name::from("alpha")], ..CloudNetworking::default() };
-        let all = told(&node, &server(), &internal);
+        let all = addresses_as_text(&node, &server(), &internal);
         assert!(all.iter().all(|it| !it.ends_with(" 10.1.0.3")), "its network is not one of them: {all:?}");
         assert!(all.contains(&"ExternalIP 203.0.113.7".to_owned()), "floating IPs stay: {all:?}");
 
         let order = ["203.0.113.0/24", "10.0.0.0/8"].map(|it| it.parse().expect("a network")).to_vec();
         let sorted = CloudNetworking { order, ..CloudNetworking::default() };
-        let all = told(&node, &server(), &sorted);
+        let all = addresses_as_text(&node, &server(), &sorted);
         assert_eq!(all[..3], ["ExternalIP 203.0.113.7", "InternalIP 10.0.0.9", "InternalIP 10.1.0.3"]);
         assert_eq!(all[3..5], ["InternalIP fd00::9", "ExternalIP 198.51.100.1"], "others keep their order");
     }
@@ -217,7 +221,7 @@ mod tests {
         let mut server = server();
         server.ports[0].trunk = vec![("public".to_owned(), vec![ip("192.0.2.8")])];
         let public = CloudNetworking { public: vec![Name::from("public")], ..CloudNetworking::default() };
-        let all = told(&NodeObject::default(), &server, &public);
+        let all = addresses_as_text(&NodeObject::default(), &server, &public);
         assert!(all.contains(&"ExternalIP 192.0.2.8".to_owned()), "{all:?}");
     }
 
@@ -227,9 +231,9 @@ mod tests {
             annotations: [(PROVIDED.to_owned(), provided.to_owned())].into(),
             ..NodeObject::default()
         };
-        let all = told(&node("10.1.0.3"), &server(), &CloudNetworking::default());
+        let all = addresses_as_text(&node("10.1.0.3"), &server(), &CloudNetworking::default());
         assert_eq!(all[..2], ["InternalIP 10.1.0.3", "ExternalIP 198.51.100.1"]);
-        let both = told(&node("10.1.0.3,fd00::9"), &server(), &CloudNetworking::default());
+        let both = addresses_as_text(&node("10.1.0.3,fd00::9"), &server(), &CloudNetworking::default());
         assert_eq!(both[..2], ["InternalIP 10.1.0.3", "InternalIP fd00::9"]);
         for provided in ["10.77.0.1", "x"] {
             let wrong = addresses_of(&node(provided), &server(), &CloudNetworking::default());

@@ -168,7 +168,7 @@ pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
 
 /// The same as long as it is the same: of several lists that are asked for at once, any may be the first to be refused.
 fn trouble(error: &Error) -> String {
-    let told = error.trouble();
+    let told = error.summary();
     let is_look = *error.class() == Class::Forbidden && told.starts_with("list ");
     if is_look {
         format!("the cloud does not permit Seaway to list objects: {}", error.message())

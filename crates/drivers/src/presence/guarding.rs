@@ -39,7 +39,7 @@ impl FirewallGuard {
     }
 
     /// All of ours are guarded; nothing is done where there are none.
-    pub(super) fn keep(&self, ours: impl Iterator<Item = IpAddr>) {
+    pub(super) fn protect(&self, ours: impl Iterator<Item = IpAddr>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_some_and(|it| it.elapsed() < YOUNG) {
             return;
@@ -90,7 +90,7 @@ impl FirewallGuard {
     /// What is told of an address that is not guarded.
     pub(super) fn problems(&self, wanted: &HostAddresses) -> Vec<(seaway_model::Owner, Problem)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((what, fix)) = state.told() else { return Vec::new() };
+        let Some((what, fix)) = state.problem_and_fix() else { return Vec::new() };
         let all = wanted.addresses.iter().flat_map(|(ip, owners)| owners.iter().map(move |it| (ip, it)));
         let problem = |(ip, owner): (&IpAddr, &seaway_model::Owner)| {
             let problem = Problem::new(owner.object(), Reason::NotPermitted, format!("at {ip}, {what}"));
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// What does not hold at each of ours, and what to do.
-    fn told(&self) -> Option<(String, &'static str)> {
+    fn problem_and_fix(&self) -> Option<(String, &'static str)> {
         if let Some(why) = &self.failed {
             let fix = "Give seaway the capability NET_ADMIN on a kernel with nf_tables and nft_socket (modprobe nft_socket); \
                        or drop what comes to other ports of it before it comes here.";
@@ -149,14 +149,16 @@ mod tests {
         let mut state = State::default();
         state.note(Ok(FirewallOutcome { translatable: Some(cannot()) }));
         assert!(state.since.is_some(), "the rest is guarded");
-        let (what, fix) = state.told().expect("it is told");
+        let (what, fix) = state.problem_and_fix().expect("it is told");
         assert!(
             what.contains("kube-proxy") && what.contains("guarding") && fix.contains("externalIPs"),
             "{what} {fix}"
         );
         state.note(Err(cannot()));
-        assert!(state.told().is_some_and(|(what, _)| what.contains("other ports of this machine")));
+        assert!(
+            state.problem_and_fix().is_some_and(|(what, _)| what.contains("other ports of this machine"))
+        );
         state.note(Ok(FirewallOutcome { translatable: None }));
-        assert_eq!(state.told(), None);
+        assert_eq!(state.problem_and_fix(), None);
     }
 }

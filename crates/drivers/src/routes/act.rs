@@ -379,6 +379,6 @@ fn refused(what: &str, error: &Error) -> Problem {
     let fix = error
         .fix()
         .map_or_else(|| "Seaway tries again.".to_owned(), |it| format!("{it}. Seaway tries again."));
-    let message = format!("{what} is not changed: {}", error.trouble());
+    let message = format!("{what} is not changed: {}", error.summary());
     Problem::new(about(), Reason::RouteMissing, message).fix(&*fix)
 }

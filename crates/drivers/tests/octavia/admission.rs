@@ -13,7 +13,7 @@ use seaway_openstack::{
     resource::{Edit, Query},
 };
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
 const FIELD: &str = "metadata.annotations[seaway.dev/load-balancer-id]";
 const ANOTHER: &str = "a Service of another namespace owns the load balancer";
@@ -171,9 +171,10 @@ async fn what_is_nobodys_here_is_shared_only_where_the_operator_allows_it() {
     let hand = by_hand(&scene, "by hand", &["terraform"]).await;
     let other = by_hand(&scene, "kube_service_kubernetes_shop_web", &["seaway.dev/cluster=7f2e"]).await;
     let named = by_hand(&scene, "kube_service_production_shop_web", &[]).await;
-    let (occm, _) = Theirs { namespace: "shop".to_owned(), ..Theirs::new("api", &[(80, 30_080)], &[]) }
-        .make(&scene.cloud, &scene.subnet)
-        .await;
+    let (occm, _) =
+        OccmObjects { namespace: "shop".to_owned(), ..OccmObjects::new("api", &[(80, 30_080)], &[]) }
+            .make(&scene.cloud, &scene.subnet)
+            .await;
     for (port, (it, why)) in (443_u16..).zip([
         (&hand, "no tag says"),
         (&other, "another cluster"),
@@ -200,7 +201,8 @@ async fn what_is_nobodys_here_is_shared_only_where_the_operator_allows_it() {
 #[tokio::test]
 async fn who_shared_before_us_is_no_newcomer() {
     let scene = Scene::set().await;
-    let theirs = Theirs { namespace: "shop".to_owned(), ..Theirs::new("web", &[(80, 30_080)], &[]) };
+    let theirs =
+        OccmObjects { namespace: "shop".to_owned(), ..OccmObjects::new("web", &[(80, 30_080)], &[]) };
     let (made, _) = theirs.make(&scene.cloud, &scene.subnet).await;
     let name = "kube_service_kubernetes_cart_uid-2";
     refused(&scene, "cart/uid-2", &on(&scene, "cart/uid-2", 443, &made, false)).await;

@@ -17,12 +17,12 @@ use seaway_openstack::{
     resource::{Edit, Query},
 };
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
 /// Two ports and two nodes, as `Scene::wish` wants them.
-fn theirs() -> Theirs {
+fn theirs() -> OccmObjects {
     let node = |last: u8| IpAddr::from([10, 0, 0, last]);
-    Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
+    OccmObjects::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
 }
 
 pub(crate) fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Wish {
@@ -60,7 +60,7 @@ async fn a_live_tree_is_taken_over_by_one_write_of_tags_and_one_of_a_description
     ] {
         for by_status in [true, false] {
             let mut scene = Scene::set().await;
-            let theirs = Theirs { serial, legacy: legacy.map(str::to_owned), monitored, ..theirs() };
+            let theirs = OccmObjects { serial, legacy: legacy.map(str::to_owned), monitored, ..theirs() };
             // Of long ago, the name is made of the UID.
             let uid = legacy.unwrap_or("uid-1");
             let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
@@ -152,7 +152,7 @@ async fn a_name_alone_is_a_problem_that_names_the_fix_and_touches_nothing() {
 #[tokio::test]
 async fn an_address_that_leads_to_what_is_called_otherwise_is_a_problem() {
     let scene = Scene::set().await;
-    let other = Theirs { cluster: "production", ..theirs() };
+    let other = OccmObjects { cluster: "production", ..theirs() };
     let (_, floating) = other.make(&scene.cloud, &scene.subnet).await;
     let wish = pointing(scene.wish(&[80, 443], &[1, 2]), None, floating.floating_ip_address);
     let problem = refused(&scene, &wish).await;
@@ -178,7 +178,7 @@ async fn two_clusters_with_one_cluster_name_never_touch_each_other_s() {
     // The other has not, and its Service was copied here with its annotation.
     let scene = Scene::set().await;
     let node = |last: u8| IpAddr::from([10, 0, 0, last]);
-    let elsewhere = Theirs { nodes: vec![("one".to_owned(), node(101))], ..theirs() };
+    let elsewhere = OccmObjects { nodes: vec![("one".to_owned(), node(101))], ..theirs() };
     let (made, _) = elsewhere.make(&scene.cloud, &scene.subnet).await;
     let id = made.id.as_str();
     let problem = refused(&scene, &pointing(wish, Some(id), None)).await;
@@ -324,7 +324,7 @@ async fn persistences(scene: &Scene) -> Vec<Option<PersistenceType>> {
 async fn session_affinity_stays_as_it_was_created_until_an_annotation_asks_for_the_field() {
     for was_kept in [false, true] {
         let mut scene = Scene::set().await;
-        let one = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+        let one = OccmObjects::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
         let (made, _) = one.make(&scene.cloud, &scene.subnet).await;
         if was_kept {
             let by_address = Persistence { kind: PersistenceType::SourceIp, ..Persistence::default() };

@@ -25,26 +25,26 @@ use seaway_openstack::{
 
 use crate::scene::*;
 
-type Heard = Arc<Mutex<Vec<Note>>>;
+type OwnerEvents = Arc<Mutex<Vec<Note>>>;
 
 /// A Service that is served, and what its owner hears from then on.
-struct Served {
+struct ServedService {
     scene: Scene,
     wish: LoadBalancer,
-    heard: Heard,
+    heard: OwnerEvents,
 }
 
-impl Served {
-    async fn begun() -> Served {
-        Served::with(|_| {}).await
+impl ServedService {
+    async fn begun() -> ServedService {
+        ServedService::with(|_| {}).await
     }
 
-    async fn with(change: impl Fn(&mut CloudOptions)) -> Served {
-        Served::at(Scene::set().await, change).await
+    async fn with(change: impl Fn(&mut CloudOptions)) -> ServedService {
+        ServedService::at(Scene::set().await, change).await
     }
 
-    async fn at(mut scene: Scene, change: impl Fn(&mut CloudOptions)) -> Served {
-        let heard = Heard::default();
+    async fn at(mut scene: Scene, change: impl Fn(&mut CloudOptions)) -> ServedService {
+        let heard = OwnerEvents::default();
         scene.hear(&heard);
         let mut wish = scene.wish(&[80, 443], &[1, 2]);
         change(wish.options.cloud.as_mut().unwrap());
@@ -53,7 +53,7 @@ impl Served {
         }
         scene.reach(&wish).await;
         scene.pass(Duration::from_secs(60));
-        let served = Served { scene, wish, heard };
+        let served = ServedService { scene, wish, heard };
         assert!(served.audit().await.again.is_empty(), "nothing happened");
         let creating =
             "Creating: the load balancer of the Service is being created by amphora; this may take minutes";
@@ -102,7 +102,7 @@ impl Served {
 
 #[tokio::test]
 async fn lb_removed_out_of_band_is_made_again_where_it_was_with_its_floating_ip() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let (was, floating) = (served.balancer().await, served.scene.floating().await.remove(0));
     let all = served.scene.cloud.all::<seaway_openstack::octavia::LoadBalancer>();
     all.delete_cascade(&was.id).await.unwrap();
@@ -122,7 +122,7 @@ async fn lb_removed_out_of_band_is_made_again_where_it_was_with_its_floating_ip(
 
 #[tokio::test]
 async fn a_pool_that_comes_back_after_it_was_seen_to_be_gone_goes_at_the_next_audit() {
-    let mut served = Served::begun().await;
+    let mut served = ServedService::begun().await;
     let was = served.balancer().await;
     served.wish = served.scene.wish(&[80], &[1]);
     served.scene.reach(&served.wish).await;
@@ -145,7 +145,7 @@ async fn a_pool_that_comes_back_after_it_was_seen_to_be_gone_goes_at_the_next_au
 
 #[tokio::test]
 async fn lb_removed_out_of_band_and_its_service_after_it_leave_nothing() {
-    let mut served = Served::begun().await;
+    let mut served = ServedService::begun().await;
     let was = served.balancer().await;
     let all = served.scene.cloud.all::<seaway_openstack::octavia::LoadBalancer>();
     all.delete_cascade(&was.id).await.unwrap();
@@ -165,7 +165,7 @@ async fn lb_removed_out_of_band_and_its_service_after_it_leave_nothing() {
 
 #[tokio::test]
 async fn a_listener_a_pool_and_a_monitor_that_were_deleted_come_back() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let cloud = &served.scene.cloud;
     let listener = served.scene.listeners().await.into_iter().find(|it| it.protocol_port == 80).unwrap();
     cloud.all::<Pool>().delete(listener.default_pool_id.as_ref().unwrap()).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_listener_a_pool_and_a_monitor_that_were_deleted_come_back() {
 
 #[tokio::test]
 async fn members_that_were_removed_added_or_weighed_anew_are_as_they_should_be() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let pool = served.scene.pools().await.remove(0);
     let members = served.scene.cloud.within::<Member>(&pool.id);
     let first = members.list::<Member>(Query::all()).await.unwrap().remove(0);
@@ -220,7 +220,7 @@ async fn members_that_were_removed_added_or_weighed_anew_are_as_they_should_be()
 
 #[tokio::test]
 async fn settings_that_others_changed_are_put_back() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let listener = served.scene.listeners().await.remove(0);
     let change = ListenerChange { connection_limit: Some(7).into(), ..ListenerChange::default() };
     served.scene.cloud.all::<Listener>().change(&listener.id, &change).await.unwrap();
@@ -232,7 +232,7 @@ async fn settings_that_others_changed_are_put_back() {
 
 #[tokio::test]
 async fn a_floating_ip_that_was_detached_leads_there_again_and_one_that_was_deleted_is_another() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let all = served.scene.cloud.all::<FloatingIp>();
     let was = served.scene.floating().await.remove(0);
     let away = FloatingIpChange { port_id: None.into(), ..FloatingIpChange::default() };
@@ -253,7 +253,7 @@ async fn a_floating_ip_that_was_detached_leads_there_again_and_one_that_was_dele
 
 #[tokio::test]
 async fn what_is_below_and_in_error_is_made_again() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     for kind in ["listener", "pool", "monitor"] {
         let cloud = &served.scene.cloud;
         let id = match kind {
@@ -273,7 +273,7 @@ async fn what_is_below_and_in_error_is_made_again() {
 
 #[tokio::test]
 async fn lb_turning_error_is_never_repaired_no_more_it_is_failed_over() {
-    let served = Served::at(Scene::of_an_operator().await, |_| {}).await;
+    let served = ServedService::at(Scene::of_an_operator().await, |_| {}).await;
     let id = served.balancer().await.id;
     served.scene.fake.set_provisioning_status(id.as_str(), "ERROR");
     let (steps, told) = served.repaired().await;
@@ -284,7 +284,7 @@ async fn lb_turning_error_is_never_repaired_no_more_it_is_failed_over() {
 
 #[tokio::test]
 async fn where_nobody_may_fail_it_over_its_owner_is_told_whom_to_ask() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let id = served.balancer().await.id;
     served.scene.fake.set_provisioning_status(id.as_str(), "ERROR");
     assert_eq!(served.audit().await.again, [unit()]);
@@ -323,7 +323,7 @@ async fn where_nobody_may_fail_it_over_its_owner_is_told_whom_to_ask() {
 
 #[tokio::test]
 async fn by_choice_one_in_error_is_rebuilt_with_the_same_vip_and_floating_ip() {
-    let served = Served::with(|it| it.rebuild = true).await;
+    let served = ServedService::with(|it| it.rebuild = true).await;
     let (was, floating) = (served.balancer().await, served.scene.floating().await.remove(0));
     served.scene.fake.set_provisioning_status(was.id.as_str(), "ERROR");
     assert_eq!(served.audit().await.again, [unit()]);
@@ -350,7 +350,7 @@ async fn members_that_ovn_asks_no_more_are_written_again_and_those_of_others_are
         let mut wish = scene.wish(&[80, 443], &[1, 2]);
         wish.pools.values_mut().for_each(|it| Arc::make_mut(it).health = Some(HealthCheck::default()));
         scene.reach(&wish).await;
-        let served = Served { scene, wish, heard: Heard::default() };
+        let served = ServedService { scene, wish, heard: OwnerEvents::default() };
         let pool = served.scene.pools().await.remove(0);
         let members = served.scene.cloud.within::<Member>(&pool.id);
         let member = members.list::<Member>(Query::all()).await.unwrap().remove(0);
@@ -401,7 +401,7 @@ async fn a_new_member_of_ovn_in_error_is_written_once_more_and_no_other_one_is()
         scene.pass(Duration::from_secs(300));
         let wish = probed(&scene, &[1, 2]);
         scene.reach(&wish).await;
-        let served = Served { scene, wish, heard: Heard::default() };
+        let served = ServedService { scene, wish, heard: OwnerEvents::default() };
         let pool = served.scene.pools().await.remove(0);
         let members = served.scene.cloud.within::<Member>(&pool.id);
         let all = members.list::<Member>(Query::all()).await.unwrap();
@@ -429,7 +429,7 @@ async fn a_new_member_of_ovn_in_error_is_written_once_more_and_no_other_one_is()
 
 #[tokio::test]
 async fn what_is_being_changed_by_ourselves_is_no_drift() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let desired = Desired::LoadBalancer(Arc::new(served.scene.wish(&[80, 443], &[1, 2, 3])));
     let mut observed = served.observed().await;
     let steps = served.scene.driver.steps(&desired, &observed);

@@ -115,7 +115,7 @@ async fn nothing_is_served_without_the_certificates_that_are_asked_for() {
         ("amphora", 30, true, by_secret.clone(), "a Secret with the certificate authorities of clients"),
         ("amphora", 30, true, revoked, "none is named"),
         ("amphora", 30, true, asking("my-ca", false), "is not a reference"),
-        ("amphora", 7, true, asking(NOWHERE, false), "cannot request certificates"),
+        ("amphora", 7, true, asking(NOWHERE, false), "cannot request client certificates"),
         ("amphora", 30, false, asking(NOWHERE, false), "TLS ends at no port"),
         ("amphora", 30, false, by_secret, "TLS ends at no port"),
     ] {

@@ -18,7 +18,7 @@ use crate::{scene::*, tls::secured};
 
 /// What happens to one request that changes something.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestFault {
     /// The cloud breaks over it.
     Refused,
     /// The process ends before the request leaves it.
@@ -29,8 +29,8 @@ pub(crate) enum Trouble {
     LostReply,
 }
 
-pub(crate) const TROUBLES: [Trouble; 4] =
-    [Trouble::Refused, Trouble::KilledBefore, Trouble::KilledAfter, Trouble::LostReply];
+pub(crate) const TROUBLES: [RequestFault; 4] =
+    [RequestFault::Refused, RequestFault::KilledBefore, RequestFault::KilledAfter, RequestFault::LostReply];
 
 /// Two ports, of two transports, probed, with a floating IP.
 fn plain(scene: &Scene) -> LoadBalancer {
@@ -183,7 +183,7 @@ async fn walk(
     units: &[Unit],
     from: Option<Wish>,
     to: Option<Wish>,
-    trouble: Option<(Trouble, &[Written], usize, &str)>,
+    trouble: Option<(RequestFault, &[Written], usize, &str)>,
 ) -> (Inventory, Vec<Written>) {
     let mut scene = if units.len() > 1 { Scene::of_both(25).await } else { Scene::set().await };
     let before = inventory(&scene).await;
@@ -217,7 +217,7 @@ async fn walk(
 /// Trouble befalls the last of these writes while that is worked on.
 pub(crate) async fn strike(
     scene: &Scene,
-    trouble: Trouble,
+    trouble: RequestFault,
     writes: &[Written],
     work: impl Future<Output = ()>,
 ) {
@@ -225,10 +225,10 @@ pub(crate) async fn strike(
     let nth = writes.iter().filter(|it| it.0 == *method).count();
     let (on, hold) = (Fault::on(&format!("{method} *")).nth(nth), RequestHold::new());
     scene.fake.fail(match trouble {
-        Trouble::Refused => on.status(500),
-        Trouble::KilledBefore => on.hold(&hold),
-        Trouble::KilledAfter => on.hold_reply(&hold),
-        Trouble::LostReply => on.lose_reply(),
+        RequestFault::Refused => on.status(500),
+        RequestFault::KilledBefore => on.hold(&hold),
+        RequestFault::KilledAfter => on.hold_reply(&hold),
+        RequestFault::LostReply => on.lose_reply(),
     });
     tokio::select! {
         () = hold.reached(1) => {}

@@ -11,8 +11,8 @@ use seaway_model::{
 use seaway_openstack::octavia::LoadBalancer;
 
 use crate::{
-    crash::{Inventory, TROUBLES, Trouble, Written, inventory, strike, written},
-    occm::Theirs,
+    crash::{Inventory, RequestFault, TROUBLES, Written, inventory, strike, written},
+    occm::OccmObjects,
     scene::*,
 };
 
@@ -99,7 +99,7 @@ async fn to_take_over_survives_trouble_at_every_request() {
             Box::pin(async move {
                 let node = |last: u8| IpAddr::from([10, 0, 0, last]);
                 let nodes = [("one", node(1)), ("two", node(2))];
-                let theirs = Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &nodes);
+                let theirs = OccmObjects::new("nginxservice", &[(80, 30_080), (443, 30_443)], &nodes);
                 theirs.make(&scene.cloud, &scene.subnet).await;
             })
         },
@@ -151,7 +151,7 @@ async fn check(before: Before, wished: Wished) {
 async fn walk(
     before: Before,
     wished: Wished,
-    trouble: Option<(Trouble, &[Written], &str)>,
+    trouble: Option<(RequestFault, &[Written], &str)>,
 ) -> (Inventory, Vec<Written>) {
     let mut scene = Scene::set().await;
     let nothing = inventory(&scene).await;

@@ -16,14 +16,14 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::Fault;
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
 fn node(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 
-fn theirs() -> Theirs {
-    Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
+fn theirs() -> OccmObjects {
+    OccmObjects::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
 }
 
 fn former(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> RemovedOwner {
@@ -59,7 +59,7 @@ async fn what_another_controller_made_goes_with_its_service() {
     for by_status in [true, false] {
         let scene = Scene::set().await;
         let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
-        let twin = Theirs { cluster: "another", ..theirs() };
+        let twin = OccmObjects { cluster: "another", ..theirs() };
         let (other, _) = twin.make(&scene.cloud, &scene.subnet).await;
         group(&scene, NAME, WORDS).await;
         let of_another = WORDS.replace("kubernetes", "another");
@@ -139,13 +139,13 @@ fn nothing_written(scene: &Scene) {
 async fn what_an_adoption_would_not_take_stays() {
     let scene = Scene::set().await;
     let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
-    let elsewhere = Theirs { service: "elsewhere".to_owned(), ..theirs() };
+    let elsewhere = OccmObjects { service: "elsewhere".to_owned(), ..theirs() };
     let (other, to_other) = elsewhere.make(&scene.cloud, &scene.subnet).await;
     let wish = || scene.wish(&[80, 443], &[1, 2]);
     // A name alone; members of others; a cluster name that was another.
     waits(&scene, &former(wish(), None, None)).await;
     waits(&scene, &former(scene.wish(&[80, 443], &[7]), Some(made.id.as_str()), None)).await;
-    let renamed = Theirs { cluster: "production", service: "nginxservice".to_owned(), ..theirs() };
+    let renamed = OccmObjects { cluster: "production", service: "nginxservice".to_owned(), ..theirs() };
     let (_, to_renamed) = renamed.make(&scene.cloud, &scene.subnet).await;
     waits(&scene, &former(wish(), None, to_renamed.floating_ip_address)).await;
     // Whom we held ourselves has nothing that has not our tags: nothing is waited for.

@@ -2,11 +2,11 @@
 
 use seaway_model::L4;
 
-use crate::groups::Town;
+use crate::groups::GroupScene;
 
 #[tokio::test]
 async fn what_is_open_for_a_service_that_is_released_stays_open() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     town.reach(&town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes)).await;
     let rules = town.rules().await;

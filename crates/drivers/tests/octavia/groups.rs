@@ -23,16 +23,16 @@ use seaway_testkit::{
 
 use crate::scene::{Scene, driver};
 
-pub(crate) struct Town {
+pub(crate) struct GroupScene {
     pub(crate) scene: Scene,
     driver: Groups,
 }
 
-impl Town {
-    pub(crate) async fn set() -> Town {
+impl GroupScene {
+    pub(crate) async fn set() -> GroupScene {
         let scene = Scene::set().await;
         let driver = Groups::new(Arc::new(driver(&scene.cloud, "amphora")));
-        Town { scene, driver }
+        GroupScene { scene, driver }
     }
 
     fn restarted(&mut self) {
@@ -166,7 +166,7 @@ fn wanted(group: &NodeSecurityGroup) -> Desired {
 
 #[tokio::test]
 async fn one_group_serves_all_services_and_is_at_each_node_once() {
-    let mut town = Town::set().await;
+    let mut town = GroupScene::set().await;
     let nodes = [town.node(11).await, town.node(12).await];
     let wish = town.wish(&[("shop", &[30_080, 30_443]), ("mail", &[30_025])], &nodes);
     town.scene.fake.forget_requests();
@@ -191,7 +191,7 @@ async fn one_group_serves_all_services_and_is_at_each_node_once() {
 
 #[tokio::test]
 async fn another_node_is_one_look_and_one_write_however_many_services_there_are() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let mut nodes = vec![town.node(11).await];
     let names: Vec<String> = (0..50).map(|it| format!("service-{it}")).collect();
     let ports: Vec<[u16; 1]> = (0..50).map(|it| [30_000 + it]).collect();
@@ -206,7 +206,7 @@ async fn another_node_is_one_look_and_one_write_however_many_services_there_are(
 
 #[tokio::test]
 async fn one_port_more_is_one_rule_and_one_less_is_one_rule_less() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     town.reach(&town.wish(&[("shop", &[30_080])], &nodes)).await;
     let more = town.reach(&town.wish(&[("shop", &[30_080, 30_081])], &nodes)).await;
@@ -217,7 +217,7 @@ async fn one_port_more_is_one_rule_and_one_less_is_one_rule_less() {
 
 #[tokio::test]
 async fn what_is_open_for_a_service_whose_wish_is_unclear_stays_and_nothing_more_is_opened() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     let frozen = |mut wish: NodeSecurityGroup| {
         Arc::make_mut(wish.openings.get_mut(&owner("shop")).unwrap()).frozen = true;
@@ -236,7 +236,7 @@ async fn what_is_open_for_a_service_whose_wish_is_unclear_stays_and_nothing_more
 /// cloud-provider-openstack 2699: with OVN, all rules of the group were deleted, Neutron's own for what leaves, too.
 #[tokio::test]
 async fn ovn_leaves_the_rules_of_others_where_they_are() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     let mut wish = town.wish(&[("shop", &[30_080])], &nodes);
     for openings in wish.openings.values_mut() {
@@ -266,7 +266,7 @@ async fn ovn_leaves_the_rules_of_others_where_they_are() {
 /// cloud-provider-openstack 2630: two who change the groups of one port at a time lost one of the changes.
 #[tokio::test]
 async fn a_change_of_somebody_else_in_between_is_not_lost() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     let desired = wanted(&town.wish(&[("shop", &[30_080])], &nodes));
     let mut there = town.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
@@ -298,7 +298,7 @@ async fn a_change_of_somebody_else_in_between_is_not_lost() {
 /// cloud-provider-openstack 2609.
 #[tokio::test]
 async fn a_foreign_provider_id_breaks_only_itself() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let foreign = CloudNode { provider_id: Some("metal:///rack-7".into()), ..nameless(70) };
     let nodes = [foreign, town.node(11).await];
     town.reach(&town.wish(&[("shop", &[30_080])], &nodes)).await;
@@ -307,7 +307,7 @@ async fn a_foreign_provider_id_breaks_only_itself() {
 
 #[tokio::test]
 async fn a_node_without_provider_id_is_found_by_its_address_and_never_by_its_name() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let known = town.node(11).await;
     town.port(12, "somebody").await;
     let named = town.port(13, "else").await;
@@ -325,7 +325,7 @@ async fn a_node_without_provider_id_is_found_by_its_address_and_never_by_its_nam
 
 #[tokio::test]
 async fn a_port_that_lets_everybody_in_is_left_alone() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let node = town.node(11).await;
     let port = town.port_at(11).await.id;
     let open = PortChange {
@@ -340,7 +340,7 @@ async fn a_port_that_lets_everybody_in_is_left_alone() {
 
 #[tokio::test]
 async fn who_leaves_gives_the_group_back_and_keeps_all_others() {
-    let mut town = Town::set().await;
+    let mut town = GroupScene::set().await;
     let nodes = [town.node(11).await, town.node(12).await];
     let theirs = town.group("theirs").await;
     let mut groups = town.groups_of(12).await;
@@ -365,7 +365,7 @@ async fn who_leaves_gives_the_group_back_and_keeps_all_others() {
 
 #[tokio::test]
 async fn every_wish_is_reached_from_every_other_and_nothing_is_left() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await, town.node(12).await];
     let one = town.wish(&[("shop", &[30_080])], &nodes[..1]);
     let two = town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes);
@@ -383,7 +383,7 @@ async fn every_wish_is_reached_from_every_other_and_nothing_is_left() {
 /// What somebody else called as we would, or what is another cluster's, is not ours.
 #[tokio::test]
 async fn a_group_of_our_name_is_not_ours() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let theirs = town.group("lb-sg-kubernetes-seaway.dev-octavia").await;
     let node = town.node(11).await;
     town.reach(&town.wish(&[("shop", &[30_080])], &[node])).await;
@@ -414,7 +414,7 @@ async fn crash(
     at: seaway_testkit::cloud::RequestMatcher,
     how: fn(seaway_testkit::cloud::RequestMatcher) -> Fault,
 ) {
-    let mut town = Town::set().await;
+    let mut town = GroupScene::set().await;
     let nodes = [town.node(11).await, town.node(12).await];
     let wishes = [
         wanted(&town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes)),
@@ -437,7 +437,7 @@ async fn crash(
     assert!(town.groups_of(11).await.len() == 1 && town.groups_of(12).await.len() == 1);
 }
 
-impl Town {
+impl GroupScene {
     /// Whether all was well and nothing was to be done.
     async fn tries(&self, desired: &Desired) -> bool {
         let Ok(mut there) = self.driver.observe(&Context::default(), &unit(), desired).await else {
@@ -455,7 +455,7 @@ impl Town {
 
 #[tokio::test]
 async fn rules_that_are_too_many_are_told_and_the_rest_goes_on() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     let wish = town.wish(&[("shop", &[30_080, 30_081, 30_082])], &nodes);
     let reply = serde_json::json!({"NeutronError": {
@@ -478,7 +478,7 @@ async fn rules_that_are_too_many_are_told_and_the_rest_goes_on() {
 
 #[tokio::test]
 async fn where_nobody_knows_what_comes_from_it_is_told_and_nothing_is_closed() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let nodes = [town.node(11).await];
     let mut wish = town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes);
     town.reach(&wish).await;
@@ -492,7 +492,7 @@ async fn where_nobody_knows_what_comes_from_it_is_told_and_nothing_is_closed() {
 
 #[tokio::test]
 async fn what_is_left_of_a_group_is_found_by_its_words() {
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let (cloud, class) = (Name::from("openstack"), Name::from("seaway.dev/octavia"));
     assert_eq!(town.driver.survey(&cloud, &class).await.unwrap(), None);
     let node = town.node(11).await;
@@ -507,7 +507,7 @@ async fn what_is_left_of_a_group_is_found_by_its_words() {
 /// A request that was repeated because its answer was lost is done twice.
 #[tokio::test]
 async fn a_duplicate_of_the_group_goes_and_the_older_one_serves_on() {
-    let mut town = Town::set().await;
+    let mut town = GroupScene::set().await;
     let node = town.node(11).await;
     let wish = town.wish(&[("shop", &[30_080])], &[node]);
     town.reach(&wish).await;

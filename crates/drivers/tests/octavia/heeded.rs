@@ -3,7 +3,7 @@
 
 use seaway_plan::annotations::rows;
 
-use crate::options::{Meant, meant};
+use crate::options::{OptionEffects, meant};
 
 /// An annotation, a value of it that is not the default, and what it presupposes.
 type Sample = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -208,7 +208,7 @@ const ELSEWHERE: [&str; 7] = [
 #[test]
 fn each_annotation_changes_what_is_asked_of_a_cloud_or_is_a_problem() {
     let conf = "[LoadBalancer]\nmanage-security-groups=true\n[LoadBalancerClass \"gold\"]\nsubnet-id=s\n";
-    let is_told = |before: &Meant, after: &Meant| after.told != before.told;
+    let is_told = |before: &OptionEffects, after: &OptionEffects| after.told != before.told;
     let mut silent = Vec::new();
     for row in rows() {
         let name = row.names[0];

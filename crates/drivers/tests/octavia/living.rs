@@ -21,7 +21,7 @@ const WAKE: Duration = Duration::from_secs(2);
 const AUDIT: Duration = Duration::from_secs(300);
 
 /// What came of a while.
-pub(crate) struct While {
+pub(crate) struct RunSummary {
     /// Message and what to do about it.
     pub(crate) told: BTreeSet<String>,
     pub(crate) requests: usize,
@@ -32,7 +32,7 @@ pub(crate) struct While {
 }
 
 /// Who works.
-pub(crate) struct Hands<'d> {
+pub(crate) struct Drivers<'d> {
     pub(crate) balancers: &'d Octavia,
     pub(crate) groups: Option<&'d Groups>,
 }
@@ -48,15 +48,15 @@ pub(crate) fn has_fix(told: &str) -> bool {
     told.split_once(FIX).is_some_and(|(_, fix)| !fix.is_empty())
 }
 
-pub(crate) async fn live(scene: &Scene, wishes: &[(Unit, Desired)], time: Duration) -> While {
-    let hands = Hands { balancers: &scene.driver, groups: None };
-    Life::new(scene, hands, wishes).goes_on(time).await
+pub(crate) async fn live(scene: &Scene, wishes: &[(Unit, Desired)], time: Duration) -> RunSummary {
+    let hands = Drivers { balancers: &scene.driver, groups: None };
+    UnitScheduler::new(scene, hands, wishes).goes_on(time).await
 }
 
 /// Units with the times of their next looks.
-pub(crate) struct Life<'s> {
+pub(crate) struct UnitScheduler<'s> {
     scene: &'s Scene,
-    hands: Hands<'s>,
+    hands: Drivers<'s>,
     wishes: &'s [(Unit, Desired)],
     failures: Vec<u32>,
     at_rest: BTreeSet<usize>,
@@ -65,15 +65,19 @@ pub(crate) struct Life<'s> {
     due: BinaryHeap<Reverse<(Instant, Option<usize>)>>,
 }
 
-impl<'s> Life<'s> {
-    pub(crate) fn new(scene: &'s Scene, hands: Hands<'s>, wishes: &'s [(Unit, Desired)]) -> Life<'s> {
+impl<'s> UnitScheduler<'s> {
+    pub(crate) fn new(
+        scene: &'s Scene,
+        hands: Drivers<'s>,
+        wishes: &'s [(Unit, Desired)],
+    ) -> UnitScheduler<'s> {
         let now = scene.clock.now();
         let due = (0..wishes.len()).map(Some).chain([None]).map(|it| Reverse((now, it))).collect();
         let (failures, next) = (vec![0; wishes.len()], vec![Some(now); wishes.len()]);
-        Life { scene, hands, wishes, failures, at_rest: BTreeSet::new(), next, due }
+        UnitScheduler { scene, hands, wishes, failures, at_rest: BTreeSet::new(), next, due }
     }
 
-    pub(crate) async fn goes_on(&mut self, time: Duration) -> While {
+    pub(crate) async fn goes_on(&mut self, time: Duration) -> RunSummary {
         let scene = self.scene;
         scene.fake.forget_requests();
         let begin = scene.clock.now();
@@ -98,7 +102,13 @@ impl<'s> Life<'s> {
         scene.pass(end.saturating_duration_since(scene.clock.now()));
         let requests = scene.fake.requests();
         let sign_ins = requests.iter().filter(|it| it.fits("POST */auth/tokens")).count();
-        While { told, requests: requests.len() - sign_ins, sign_ins, at_rest: self.at_rest.len(), rested }
+        RunSummary {
+            told,
+            requests: requests.len() - sign_ins,
+            sign_ins,
+            at_rest: self.at_rest.len(),
+            rested,
+        }
     }
 
     fn wake(&mut self) {

@@ -11,7 +11,7 @@ use seaway_openstack::octavia::{HealthMonitor, Member, MonitorType, Pool};
 use seaway_openstack::resource::Query;
 use seaway_testkit::cloud::Fault;
 
-use crate::{adopted::pointing, occm::Theirs, scene::*};
+use crate::{adopted::pointing, occm::OccmObjects, scene::*};
 
 const HEALTH: u16 = 31_000;
 
@@ -190,9 +190,9 @@ async fn after_a_write_of_members_that_failed_no_monitor_asks_at_node_ports() {
 }
 
 /// As OCCM leaves it: all three Nodes are members, the last one without pods.
-fn of_another(provider: &'static str, monitored: bool) -> Theirs {
+fn of_another(provider: &'static str, monitored: bool) -> OccmObjects {
     let nodes = [("one", 1), ("two", 2), ("three", 3)].map(|(name, at)| (name, IpAddr::from([10, 0, 0, at])));
-    Theirs { provider, monitored, ..Theirs::new("nginxservice", &[(80, 30_080)], &nodes) }
+    OccmObjects { provider, monitored, ..OccmObjects::new("nginxservice", &[(80, 30_080)], &nodes) }
 }
 
 fn by_nodes(scene: &Scene, asked: bool) -> LoadBalancer {

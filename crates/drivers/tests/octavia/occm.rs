@@ -13,7 +13,7 @@ use seaway_openstack::{
 };
 
 #[derive(Clone)]
-pub(crate) struct Theirs {
+pub(crate) struct OccmObjects {
     pub(crate) cluster: &'static str,
     pub(crate) namespace: String,
     pub(crate) service: String,
@@ -28,9 +28,9 @@ pub(crate) struct Theirs {
     pub(crate) provider: &'static str,
 }
 
-impl Theirs {
-    pub(crate) fn new(service: &str, ports: &[(u16, u16)], nodes: &[(&str, IpAddr)]) -> Theirs {
-        Theirs {
+impl OccmObjects {
+    pub(crate) fn new(service: &str, ports: &[(u16, u16)], nodes: &[(&str, IpAddr)]) -> OccmObjects {
+        OccmObjects {
             cluster: "kubernetes",
             namespace: "default".to_owned(),
             service: service.to_owned(),

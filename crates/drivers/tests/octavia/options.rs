@@ -28,7 +28,7 @@ const ID: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER: &str = "00000000-0000-4000-8000-000000000002";
 
 /// What follows from a file and a Service, as text: what the cloud is asked for, what else is done, and what is said.
-pub(crate) struct Meant {
+pub(crate) struct OptionEffects {
     pub(crate) asked: String,
     pub(crate) options: String,
     pub(crate) told: Vec<String>,
@@ -60,7 +60,7 @@ fn node(name: &str, labels: &[(&str, &str)], addresses: &[&str]) -> Change {
     Change::Put(Fact::Node(Arc::new(Node { meta, addresses, ready: true, ..Node::default() })))
 }
 
-pub(crate) fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
+pub(crate) fn meant(file: &str, annotations: &[(&str, &str)]) -> OptionEffects {
     let conf = CloudConf::parse(Path::new("cloud.conf"), file).expect("an INI");
     let read = conf::read(&conf);
     let mut told = [read.refused, read.told, conf.unknown_keys()].concat();
@@ -92,7 +92,7 @@ pub(crate) fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
     let asked = wanted(&cluster("6c1d"), &key, of, &wish, &can);
     let status = world.status(of);
     let asked = format!("{asked:?} {group:?} {status:?}");
-    Meant { asked, options: format!("{:?} {}", wish.options, defaults.cascade), told }
+    OptionEffects { asked, options: format!("{:?} {}", wish.options, defaults.cascade), told }
 }
 
 /// What is done with what is there already, or by the driver itself: the options of the load balancer have it.

@@ -8,7 +8,7 @@ use seaway_model::{Desired, LoadBalancer, load_balancer::Family};
 use seaway_openstack::octavia::{Member, Provisioning};
 use seaway_openstack::resource::Query;
 
-use crate::{adopted::pointing, occm::Theirs, scene::*};
+use crate::{adopted::pointing, occm::OccmObjects, scene::*};
 
 /// The last without additional VIPs.
 const OLD: usize = 25;
@@ -172,7 +172,8 @@ async fn what_another_controller_made_stays_the_only_one_until_an_annotation_ask
         [(OLD, false, false), (NEW, false, false), (OLD, true, false), (OLD, false, true), (NEW, false, true)]
     {
         let mut scene = Scene::of_both(minor).await;
-        let theirs = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+        let theirs =
+            OccmObjects::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
         let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
         let status = floating.floating_ip_address.filter(|_| by_status);
         let annotation = (!by_status).then_some(made.id.as_str());

@@ -12,12 +12,12 @@ use seaway_testkit::cloud::ChangeDuration;
 
 use crate::scene::*;
 
-type Heard = Arc<Mutex<Vec<Note>>>;
+type OwnerEvents = Arc<Mutex<Vec<Note>>>;
 
 /// It was asked for, and is PENDING_CREATE for ever; those that come after it are made within one look.
-async fn stuck(change: impl Fn(&mut Wish)) -> (Scene, Wish, Heard) {
+async fn stuck(change: impl Fn(&mut Wish)) -> (Scene, Wish, OwnerEvents) {
     let mut scene = Scene::set().await;
-    let heard = Heard::default();
+    let heard = OwnerEvents::default();
     scene.hear(&heard);
     let mut wish = scene.wish(&[80], &[1]);
     let outside = wish.options.cloud.as_mut().unwrap();
@@ -48,7 +48,7 @@ async fn look(scene: &Scene, wish: &Wish) -> Vec<String> {
     done
 }
 
-fn reasons(heard: &Heard) -> Vec<&'static str> {
+fn reasons(heard: &OwnerEvents) -> Vec<&'static str> {
     heard.lock().unwrap().iter().map(|it| it.reason).collect()
 }
 

@@ -9,11 +9,11 @@ use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, Reason, load_balancer::NamedLoadBalancer};
 use seaway_openstack::octavia::{Listener, LoadBalancer};
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
-fn theirs() -> Theirs {
+fn theirs() -> OccmObjects {
     let node = |last: u8| IpAddr::from([10, 0, 0, last]);
-    Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
+    OccmObjects::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
 }
 
 /// Of a Service that points at it.

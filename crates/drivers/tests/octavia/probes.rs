@@ -120,7 +120,7 @@ async fn a_port_whose_probe_the_provider_does_not_have_is_not_made() {
         ("amphora", 30, L4::Tcp, None),
         ("amphora", 30, L4::Udp, None),
         ("amphora", 15, L4::Tcp, None),
-        ("amphora", 15, L4::Udp, Some("health check of UDP by HTTP")),
+        ("amphora", 15, L4::Udp, Some("HTTP health checks of UDP members")),
         ("ovn", 30, L4::Tcp, Some(by_http)),
         ("ovn", 30, L4::Udp, Some(by_http)),
     ] {

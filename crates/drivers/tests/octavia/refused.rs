@@ -25,12 +25,12 @@ fn many(scene: &Scene) -> Vec<(Unit, Desired)> {
     (0..MANY).map(|it| of(it, &wish)).collect()
 }
 
-fn hands(driver: &Octavia) -> Hands<'_> {
-    Hands { balancers: driver, groups: None }
+fn hands(driver: &Octavia) -> Drivers<'_> {
+    Drivers { balancers: driver, groups: None }
 }
 
 /// All are made within that time and a little more.
-async fn all_follow(life: &mut Life<'_>, within: Duration) {
+async fn all_follow(life: &mut UnitScheduler<'_>, within: Duration) {
     let seen = life.goes_on(TEN_MINUTES).await;
     assert_eq!(seen.at_rest, usize::from(MANY), "{:?}", seen.told);
     assert!(seen.rested <= within + Duration::from_secs(10), "{:?} until all were made", seen.rested);
@@ -42,7 +42,7 @@ async fn a_role_that_is_given_is_noticed_by_one_and_all_others_follow() {
     let wishes = many(&scene);
     let no = json!({ "faultcode": "Client", "faultstring": "Policy does not allow this request to be performed." });
     scene.fake.fail(Fault::on("POST */lbaas/loadbalancers").always().reply(403, no));
-    let mut life = Life::new(&scene, hands(&scene.driver), &wishes);
+    let mut life = UnitScheduler::new(&scene, hands(&scene.driver), &wishes);
     let seen = life.goes_on(TEN_MINUTES).await;
     assert_eq!((seen.told.len(), seen.at_rest), (1, 0), "{:?}", seen.told);
     assert!(seen.requests <= 1_300, "{} requests of {MANY} Services in ten minutes", seen.requests);
@@ -60,7 +60,7 @@ async fn a_quota_that_is_raised_is_noticed_by_one_and_all_others_follow() {
         admin.load_balancer_quotas(&project).change(&limits).await.unwrap();
     };
     set(0).await;
-    let mut life = Life::new(&scene, hands(&scene.driver), &wishes);
+    let mut life = UnitScheduler::new(&scene, hands(&scene.driver), &wishes);
     let seen = life.goes_on(TEN_MINUTES).await;
     assert_eq!(seen.at_rest, 0);
     assert!(seen.requests <= 700, "{} requests of {MANY} Services in ten minutes", seen.requests);
@@ -88,7 +88,7 @@ async fn a_password_that_was_mended_in_the_file_is_tried_at_once_and_all_follow(
         })
     };
     let driver = Octavia::new(Box::new(join), "amphora".into(), || true).timed(scene.clock.clone());
-    let mut life = Life::new(&scene, hands(&driver), &wishes);
+    let mut life = UnitScheduler::new(&scene, hands(&driver), &wishes);
     let seen = life.goes_on(TEN_MINUTES).await;
     assert_eq!((seen.told.len(), seen.at_rest, seen.requests), (1, 0, 0), "{:?}", seen.told);
     open.send(true).unwrap();
@@ -107,7 +107,7 @@ async fn before_anybody_was_let_in_a_keystone_that_is_away_is_asked_by_one_for_a
         Box::pin(async { Err(Error::new(Class::Unreachable, "connection refused")) })
     };
     let driver = Octavia::new(Box::new(join), "amphora".into(), || true).timed(scene.clock.clone());
-    let seen = Life::new(&scene, hands(&driver), &wishes).goes_on(TEN_MINUTES).await;
+    let seen = UnitScheduler::new(&scene, hands(&driver), &wishes).goes_on(TEN_MINUTES).await;
     assert_eq!((seen.told.len(), seen.at_rest), (1, 0), "{:?}", seen.told);
     assert!(seen.told.first().unwrap().contains("Keystone"), "{:?}", seen.told);
     let tries = tries.load(std::sync::atomic::Ordering::Relaxed);
@@ -147,8 +147,8 @@ async fn while_a_cloud_is_away_for_ten_minutes_groups_and_audits_ask_no_more_tha
     driver.observe(&Context::default(), &wishes[0].0, &wishes[0].1).await.unwrap();
     scene.fake.fail(Fault::on("* /load-balancer/*").always().lose_request());
     scene.fake.fail(Fault::on("* /network/*").always().lose_request());
-    let hands = Hands { balancers: &driver, groups: Some(&groups) };
-    let mut life = Life::new(&scene, hands, &wishes);
+    let hands = Drivers { balancers: &driver, groups: Some(&groups) };
+    let mut life = UnitScheduler::new(&scene, hands, &wishes);
     let mut requests = 0;
     for _ in 0..60 {
         requests += life.goes_on(Duration::from_secs(10)).await.requests;

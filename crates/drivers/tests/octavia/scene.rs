@@ -24,12 +24,12 @@ use seaway_openstack::{
 use seaway_testkit::{balancing, cloud as fake, conformance::comes_to_rest};
 use serde_json::json;
 
-use crate::hurried::Hurried;
+use crate::hurried::FastClock;
 
 pub(crate) struct Scene {
     pub(crate) fake: fake::Cloud,
     pub(crate) cloud: Cloud,
-    pub(crate) clock: Arc<Hurried>,
+    pub(crate) clock: Arc<FastClock>,
     pub(crate) driver: Arc<Octavia>,
     pub(crate) subnet: Id<Subnet>,
     provider: &'static str,
@@ -59,7 +59,7 @@ impl Scene {
     }
 
     pub(crate) async fn of(fake: fake::Cloud, user: &str, provider: &'static str) -> Scene {
-        let clock = Arc::new(Hurried::new());
+        let clock = Arc::new(FastClock::new());
         let cloud = sign_in(&fake, user, &clock).await;
         let query = Query::all().with("router:external", true);
         let outside = cloud.all::<Network>().list::<Network>(query).await.unwrap().remove(0).id;
@@ -345,7 +345,7 @@ pub(crate) fn cluster(uid: &str) -> Cluster {
     Cluster { uid: uid.into(), name: "kubernetes".into() }
 }
 
-async fn sign_in(fake: &fake::Cloud, user: &str, clock: &Arc<Hurried>) -> Cloud {
+async fn sign_in(fake: &fake::Cloud, user: &str, clock: &Arc<FastClock>) -> Cloud {
     let password = if user == "admin" { "adminpw" } else { "demopw" };
     let source = Source::Given(Credentials::password(&fake.auth_url(), user, password, user));
     Cloud::connect(source, Settings { clock: clock.clone(), ..Settings::default() }).await.unwrap()

@@ -16,7 +16,7 @@ use seaway_openstack::{
     resource::Edit,
 };
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
 const FIELD: &str = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]";
 
@@ -224,7 +224,7 @@ async fn cross_cluster_sharing_renames_nothing_and_deletes_nothing() {
     let node = IpAddr::from([10, 0, 0, 9]);
     for same_name in [false, true] {
         let cluster = if same_name { "kubernetes" } else { "production" };
-        let theirs = Theirs { cluster, ..Theirs::new("theirs", &[(80, 31_080)], &[("x", node)]) };
+        let theirs = OccmObjects { cluster, ..OccmObjects::new("theirs", &[(80, 31_080)], &[("x", node)]) };
         let (made, _) = theirs.make(&scene.cloud, &scene.subnet).await;
         let before = listener(&scene, 80).await;
         let mut wish = guest(&scene, "uid-2", &[443], &made);
@@ -293,7 +293,7 @@ async fn a_guest_that_names_none_any_more_gets_one_of_its_own() {
 async fn services_that_shared_before_us_share_on_and_nothing_is_made_or_deleted() {
     let mut scene = Scene::set().await;
     let node = |last: u8| IpAddr::from([10, 0, 0, last]);
-    let theirs = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", node(1)), ("two", node(2))]);
+    let theirs = OccmObjects::new("nginxservice", &[(80, 30_080)], &[("one", node(1)), ("two", node(2))]);
     let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
     let second = "kube_service_kubernetes_default_uid-2".to_owned();
     let members = [1, 2].map(|last| NewMember {

@@ -12,7 +12,7 @@ use seaway_openstack::{
     resource::{Edit, Query},
 };
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
 /// The same of each kind, with a letter for the kind.
 fn asking(mut wish: Wish, tags: &[&str]) -> Wish {
@@ -143,7 +143,7 @@ async fn tags_that_somebody_takes_away_come_back_after_an_audit() {
 #[tokio::test]
 async fn a_live_tree_with_the_tags_that_are_asked_for_is_taken_over_without_a_write_of_them() {
     let scene = Scene::set().await;
-    let theirs = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+    let theirs = OccmObjects::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
     let (made, _) = theirs.make(&scene.cloud, &scene.subnet).await;
     for tag in ["b-a", "l-a", "p-a"] {
         by_hand(&scene, tag).await;

@@ -19,11 +19,11 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::Fault;
 
-use crate::{occm::Theirs, scene::*};
+use crate::{occm::OccmObjects, scene::*};
 
 const FOUND: Duration = Duration::from_secs(301);
 
-struct Town {
+struct OccmGroupScene {
     scene: Scene,
     wish: LoadBalancer,
     group: NodeSecurityGroup,
@@ -33,19 +33,19 @@ fn class() -> Unit {
     Unit::SecurityGroup { cloud: "openstack".into(), class: "seaway.dev/octavia".into() }
 }
 
-impl Town {
+impl OccmGroupScene {
     /// As the other controller leaves it: a load balancer, and its group at both Nodes.
-    async fn left() -> Town {
+    async fn left() -> OccmGroupScene {
         let scene = Scene::set().await;
         let node = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let made = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", node(11)), ("two", node(12))]);
+        let made = OccmObjects::new("nginxservice", &[(80, 30_080)], &[("one", node(11)), ("two", node(12))]);
         let (balancer, _) = made.make(&scene.cloud, &scene.subnet).await;
         let mut wish = scene.wish(&[80], &[11, 12]);
         let field = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into();
         wish.options.cloud.as_mut().unwrap().named =
             Some(NamedLoadBalancer { id: balancer.id.as_str().into(), field, by_name: false });
         let group = NodeSecurityGroup::default();
-        let mut town = Town { scene, wish, group };
+        let mut town = OccmGroupScene { scene, wish, group };
         let theirs = town.theirs(&owner()).await;
         for number in [11, 12] {
             let node = town.node(number, vec![theirs.clone()]).await;
@@ -151,7 +151,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_all_nodes() {
-    let mut town = Town::left().await;
+    let mut town = OccmGroupScene::left().await;
     // Of a Service that is not taken over, of another cluster, and one of a name alone.
     let other = owner_of("uid-2");
     town.open(other.clone());
@@ -159,7 +159,7 @@ async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_a
     town.named("lb-sg-uid-3-default-third", "mine").await;
     town.named(THEIRS, "Security Group for default/nginxservice Service LoadBalancer in cluster another")
         .await;
-    let planned = async |town: &Town| {
+    let planned = async |town: &OccmGroupScene| {
         let desired = Desired::SecurityGroup(Arc::new(town.group.clone()));
         let there = town.groups().observe(&Context::default(), &class(), &desired).await.unwrap();
         let now = town.groups().steps(&desired, &there);
@@ -188,7 +188,7 @@ async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_a
 #[tokio::test]
 async fn a_service_that_is_deleted_after_its_adoption_and_before_ours_is_at_all_nodes_takes_theirs_along() {
     for restarted in [false, true] {
-        let mut town = Town::left().await;
+        let mut town = OccmGroupScene::left().await;
         // Beside it, one that stays.
         town.theirs(&owner_of("uid-2")).await;
         town.scene.reach(&town.wish).await;
@@ -208,7 +208,7 @@ async fn a_service_that_is_deleted_after_its_adoption_and_before_ours_is_at_all_
 
 #[tokio::test]
 async fn where_groups_are_not_ours_to_manage_theirs_stay_and_gc_lists_them_with_their_load_balancer() {
-    let town = Town::left().await;
+    let town = OccmGroupScene::left().await;
     town.scene.reach(&town.wish).await;
     town.strive(&Desired::Absent).await;
     assert_eq!(town.there().await, set(&[THEIRS]));
@@ -226,7 +226,7 @@ async fn where_groups_are_not_ours_to_manage_theirs_stay_and_gc_lists_them_with_
 async fn trouble_at_any_request_leaves_no_group_of_theirs_and_no_node_closed() {
     for lost in [false, true] {
         for nth in 1.. {
-            let mut town = Town::left().await;
+            let mut town = OccmGroupScene::left().await;
             town.scene.reach(&town.wish).await;
             town.scene.fake.forget_requests();
             let mut struck = false;

@@ -111,7 +111,7 @@ async fn an_api_without_versions_of_tls_makes_no_such_port_and_one_without_hsts_
             else {
                 panic!("2.{minor}: it should have been refused")
             };
-            assert!(why[0].1.message.contains("choice of TLS versions"), "{why:?}");
+            assert!(why[0].1.message.contains("selectable TLS versions"), "{why:?}");
             assert!(scene.balancers().await.is_empty());
             continue;
         }

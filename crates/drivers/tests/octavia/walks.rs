@@ -37,7 +37,7 @@ use tokio::time::sleep;
 use self::{
     checks::{both, members_in},
     cluster::{ApiServer, CLASS, Controller},
-    events::{Dice, Event, Foreign, Setting, Trouble},
+    events::{Event, Foreign, RequestFault, SeededRandom, Setting},
 };
 use crate::{scene::Scene, tls};
 
@@ -65,7 +65,7 @@ fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
     };
     let random = seeds.iter().map(|it| (*it, None));
     let known = events::found().into_iter().map(|it| (0, Some(it))).filter(|_| first.is_none());
-    let (mut walks, mut failed, mut seen) = (0, Vec::new(), Seen::default());
+    let (mut walks, mut failed, mut seen) = (0, Vec::new(), WalkCounts::default());
     for (seed, events) in random.chain(known) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         let walked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -93,14 +93,14 @@ fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
 /// What came about on walks: objects that were deleted, members that were written while others served, and heartbeats at a
 /// port.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct WalkCounts {
     deleted: usize,
     written: usize,
     beats: usize,
 }
 
-impl Seen {
-    fn add(&mut self, other: Seen) {
+impl WalkCounts {
+    fn add(&mut self, other: WalkCounts) {
         self.deleted += other.deleted;
         self.written += other.written;
         self.beats += other.beats;
@@ -108,7 +108,7 @@ impl Seen {
 }
 
 struct Walk {
-    dice: Dice,
+    dice: SeededRandom,
     scene: Scene,
     api: ApiServer,
     container: String,
@@ -116,15 +116,15 @@ struct Walk {
     controllers: [Option<Controller>; 2],
     leader: usize,
     made: u32,
-    seen: Seen,
+    seen: WalkCounts,
     /// Addresses that Nodes had before the last event.
     nodes: BTreeSet<IpAddr>,
     happened: Vec<String>,
 }
 
 impl Walk {
-    async fn run(seed: u64, given: Option<Vec<Event>>) -> Seen {
-        let mut walk = Walk::begin(Dice(seed)).await;
+    async fn run(seed: u64, given: Option<Vec<Event>>) -> WalkCounts {
+        let mut walk = Walk::begin(SeededRandom(seed)).await;
         let events = 6 + walk.dice.roll(14);
         if let Some(events) = given {
             for event in events {
@@ -145,7 +145,7 @@ impl Walk {
     }
 
     /// Two controllers, of which one leads, at a cloud where nothing is.
-    async fn begin(dice: Dice) -> Walk {
+    async fn begin(dice: SeededRandom) -> Walk {
         let scene = Scene::of(Fake::start_here(), "demo", "amphora").await.with_ipv6().await;
         scene.fake.pace(ChangeDuration::Time(Duration::from_millis(700)));
         let container = tls::theirs(&scene).await;
@@ -161,7 +161,7 @@ impl Walk {
             controllers: [None, None],
             leader: 0,
             made: 0,
-            seen: Seen::default(),
+            seen: WalkCounts::default(),
             nodes: BTreeSet::new(),
             happened: Vec::new(),
         };
@@ -280,10 +280,10 @@ impl Walk {
                 let nth = 1 + self.dice.roll(4);
                 let on = Fault::on(pattern).nth(nth);
                 self.scene.fake.fail(match trouble {
-                    Trouble::LostRequest => on.lose_request(),
-                    Trouble::LostReply => on.lose_reply(),
-                    Trouble::Refused => on.status(500),
-                    Trouble::Conflict => on.status(409),
+                    RequestFault::LostRequest => on.lose_request(),
+                    RequestFault::LostReply => on.lose_reply(),
+                    RequestFault::Refused => on.status(500),
+                    RequestFault::Conflict => on.status(409),
                 });
             }
             Event::Foreign(foreign) => taken.extend(self.meddle(foreign).await),

@@ -17,11 +17,11 @@ use seaway_openstack::{
 };
 use seaway_testkit::conformance::converges_in_time;
 
-use self::wanted::{Place, Rare, shape};
+use self::wanted::{CloudFeature, CloudScenario, shape};
 use crate::{crash::*, scene::*};
 
 /// Each after each other, by a process that knows what it did, and by one that begins.
-async fn from_each_to_each(place: &mut Place, all: &[LoadBalancer]) {
+async fn from_each_to_each(place: &mut CloudScenario, all: &[LoadBalancer]) {
     let uid = place.uid;
     for one in all {
         for other in all {
@@ -38,10 +38,13 @@ async fn from_each_to_each(place: &mut Place, all: &[LoadBalancer]) {
 
 #[tokio::test]
 async fn they_are_reached_from_each_other() {
-    let mut place = Place::of(Rare::Limits).await;
+    let mut place = CloudScenario::of(CloudFeature::Limits).await;
     let before = shape(&place.scene).await;
     let mut all = vec![place.plain()];
-    for rare in Rare::ALL.into_iter().filter(|it| !matches!(it, Rare::Families | Rare::Sharing)) {
+    for rare in CloudFeature::ALL
+        .into_iter()
+        .filter(|it| !matches!(it, CloudFeature::Families | CloudFeature::Sharing))
+    {
         all.push(place.asked(rare).await);
     }
     from_each_to_each(&mut place, &all).await;
@@ -51,11 +54,13 @@ async fn they_are_reached_from_each_other() {
 
 #[tokio::test]
 async fn so_they_are_where_there_are_both_families_or_another_service_is_there_too() {
-    for of in [Rare::Families, Rare::Sharing] {
-        let mut place = Place::of(of).await;
+    for of in [CloudFeature::Families, CloudFeature::Sharing] {
+        let mut place = CloudScenario::of(of).await;
         let before = shape(&place.scene).await;
         let mut all = vec![place.plain()];
-        for rare in [of, Rare::Limits, Rare::Timeouts, Rare::Ports, Rare::Probes] {
+        for rare in
+            [of, CloudFeature::Limits, CloudFeature::Timeouts, CloudFeature::Ports, CloudFeature::Probes]
+        {
             all.push(place.asked(rare).await);
         }
         from_each_to_each(&mut place, &all).await;
@@ -75,7 +80,7 @@ enum Way {
 impl Way {
     const ALL: [Way; 4] = [Way::Comes, Way::Begins, Way::Ends, Way::Goes];
 
-    async fn ends(self, place: &Place) -> (Option<LoadBalancer>, Option<LoadBalancer>) {
+    async fn ends(self, place: &CloudScenario) -> (Option<LoadBalancer>, Option<LoadBalancer>) {
         let (plain, asked) = (place.plain(), place.asked(place.of).await);
         match self {
             Way::Comes => (None, Some(asked)),
@@ -91,8 +96,12 @@ fn desired(wish: Option<LoadBalancer>) -> Desired {
 }
 
 /// What is there after all, and which requests changed something.
-async fn walk(rare: Rare, way: Way, trouble: Option<(Trouble, &[Written])>) -> (Vec<String>, Vec<Written>) {
-    let mut place = Place::of(rare).await;
+async fn walk(
+    rare: CloudFeature,
+    way: Way,
+    trouble: Option<(RequestFault, &[Written])>,
+) -> (Vec<String>, Vec<Written>) {
+    let mut place = CloudScenario::of(rare).await;
     let units = [place.unit()];
     let (from, to) = way.ends(&place).await;
     let before = shape(&place.scene).await;
@@ -120,7 +129,7 @@ async fn walk(rare: Rare, way: Way, trouble: Option<(Trouble, &[Written])>) -> (
     (there, writes)
 }
 
-async fn survives_trouble(rare: Rare) {
+async fn survives_trouble(rare: CloudFeature) {
     for way in Way::ALL {
         let (clean, writes) = walk(rare, way, None).await;
         assert!(!writes.is_empty(), "{way:?}");
@@ -134,10 +143,10 @@ async fn survives_trouble(rare: Rare) {
 }
 
 /// Two that saw the same do the same, one right after the other: each step is done twice.
-async fn may_be_done_twice(rare: Rare) {
+async fn may_be_done_twice(rare: CloudFeature) {
     for way in Way::ALL {
         let (clean, _) = walk(rare, way, None).await;
-        let mut place = Place::of(rare).await;
+        let mut place = CloudScenario::of(rare).await;
         let units = [place.unit()];
         let before = shape(&place.scene).await;
         let (from, to) = way.ends(&place).await;
@@ -206,7 +215,7 @@ impl Foreign {
     ];
 
     /// At the children of this Service, one after the other, as Octavia lets him.
-    async fn does(self, place: &Place) {
+    async fn does(self, place: &CloudScenario) {
         let scene = &place.scene;
         let cloud = &scene.cloud;
         let rests = async || {
@@ -279,9 +288,9 @@ impl Foreign {
     }
 }
 
-async fn outlives_what_others_change(rare: Rare) {
+async fn outlives_what_others_change(rare: CloudFeature) {
     for foreign in Foreign::ALL {
-        let place = Place::of(rare).await;
+        let place = CloudScenario::of(rare).await;
         let wish = place.asked(rare).await;
         place.scene.reach_of(place.uid, &wish).await;
         let clean = shape(&place.scene).await;
@@ -301,11 +310,12 @@ async fn outlives_what_others_change(rare: Rare) {
 }
 
 /// 9000 asks for a way to balance that Octavia does not have: it is not made, a living one stays as it is, and the others follow.
-async fn is_reached_beside_what_is_refused(rare: Rare) {
+async fn is_reached_beside_what_is_refused(rare: CloudFeature) {
     for lives in [false, true] {
-        let mut place = Place::of(rare).await;
-        let with =
-            |place: &Place, wish: &LoadBalancer, balance: Balance| place.with_port(wish, 9_000, balance);
+        let mut place = CloudScenario::of(rare).await;
+        let with = |place: &CloudScenario, wish: &LoadBalancer, balance: Balance| {
+            place.with_port(wish, 9_000, balance)
+        };
         let (plain, asked) = (place.plain(), place.asked(rare).await);
         if lives {
             place.scene.reach_of(place.uid, &with(&place, &plain, Balance::RoundRobin)).await;
@@ -324,7 +334,7 @@ async fn is_reached_beside_what_is_refused(rare: Rare) {
         // Without that port it is as if it never had been said.
         place.scene.reach_of(place.uid, &asked).await;
         let there = shape(&place.scene).await;
-        let other = Place::of(rare).await;
+        let other = CloudScenario::of(rare).await;
         other.scene.reach_of(other.uid, &other.asked(rare).await).await;
         assert_eq!(there, shape(&other.scene).await, "lives: {lives}");
     }
@@ -337,22 +347,22 @@ macro_rules! all_of_it {
 
             #[tokio::test]
             async fn survives_trouble_at_every_request() {
-                survives_trouble(Rare::$rare).await;
+                survives_trouble(CloudFeature::$rare).await;
             }
 
             #[tokio::test]
             async fn may_be_done_twice() {
-                super::may_be_done_twice(Rare::$rare).await;
+                super::may_be_done_twice(CloudFeature::$rare).await;
             }
 
             #[tokio::test]
             async fn outlives_what_others_change() {
-                super::outlives_what_others_change(Rare::$rare).await;
+                super::outlives_what_others_change(CloudFeature::$rare).await;
             }
 
             #[tokio::test]
             async fn is_reached_beside_what_is_refused() {
-                super::is_reached_beside_what_is_refused(Rare::$rare).await;
+                super::is_reached_beside_what_is_refused(CloudFeature::$rare).await;
             }
         }
     )+};
@@ -374,7 +384,7 @@ all_of_it! {
 /// A wish that is refused as a whole makes nothing, and says why.
 #[tokio::test]
 async fn what_is_refused_as_a_whole_is_told_and_nothing_is_made() {
-    let place = Place::of(Rare::Limits).await;
+    let place = CloudScenario::of(CloudFeature::Limits).await;
     let mut wish = place.with_port(&place.plain(), 9_000, Balance::RandomTwo);
     wish.listeners.retain(|id, _| id.port == 9_000);
     let failed =

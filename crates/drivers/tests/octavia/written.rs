@@ -16,7 +16,7 @@ use seaway_openstack::neutron::FloatingIp;
 use seaway_testkit::golden;
 use serde_json::Value;
 
-use crate::{groups::Town, scene::*, tls::secured};
+use crate::{groups::GroupScene, scene::*, tls::secured};
 
 /// What is written there so far, one line for each name, description and tag.
 #[derive(Default)]
@@ -155,7 +155,7 @@ async fn names_descriptions_and_tags_are_those_that_are_known_by() {
     scene.reach(&checked(scene.wish(&[80], &[1]))).await;
     written.note("by ovn", &scene);
 
-    let town = Town::set().await;
+    let town = GroupScene::set().await;
     let node = town.node(11).await;
     town.scene.fake.forget_requests();
     town.reach(&town.wish(&[("shop", &[30_080])], &[node])).await;

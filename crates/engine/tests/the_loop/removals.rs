@@ -235,7 +235,10 @@ async fn no_name_leaves_dns_before_the_api_server_says_that_no_service_asks_for_
         assert!(asked.count() >= 2, "each time anew");
         assert_eq!(running.played.with(removed_names), [""; 0], "a Service asks for it");
         let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
-        assert!(told.iter().any(|it| it.message.contains("a Service still asks for the name")), "{told:?}");
+        assert!(
+            told.iter().any(|it| it.message.contains("a Service still requests this DNS name")),
+            "{told:?}"
+        );
         asked.says(Err("services is forbidden".to_owned()));
         tokio::time::sleep(patience).await;
         assert_eq!(running.played.with(removed_names), [""; 0], "nobody knows");

@@ -186,11 +186,19 @@ impl DocumentBuilder<'_> {
         let owner = &listener.owner;
         let via = http.via.as_ref().and_then(|it| Text::new(it));
         if http.trace == TracePolicy::Make {
-            self.unsupported(owner, "", "HAProxy begins no trace: a request without traceparent gets none");
+            self.unsupported(
+                owner,
+                "",
+                "HAProxy starts no traces: requests without a traceparent header are forwarded without one",
+            );
         }
         let forwarded = http.forwarded && self.document.version.abilities().forwarded;
         if http.forwarded && !forwarded {
-            self.unsupported(owner, "", "HAProxy 2.6 writes no Forwarded: members get X-Forwarded-For alone");
+            self.unsupported(
+                owner,
+                "",
+                "HAProxy 2.6 cannot write the Forwarded header: members get X-Forwarded-For only",
+            );
         }
         let mut pages = Vec::new();
         for (status, body) in http.pages.iter().filter(|(_, body)| !body.is_empty()) {

@@ -39,7 +39,8 @@ impl DocumentBuilder<'_> {
         let (owner, http, timeouts) = (&pool.owner, &pool.http, timed.timeouts);
         let Some(tls) = self.server_tls(pool) else { return closed(timed.is_http) };
         if pool.transparent {
-            let what = "HAProxy shows members the host's address, not the client's: the port is closed";
+            let what =
+                "with HAProxy, members see the host's address and not the client's: the port is closed";
             self.unsupported(owner, "transparent", what);
             return closed(timed.is_http);
         }
@@ -114,7 +115,7 @@ impl DocumentBuilder<'_> {
                 Some(HttpCheck { path, host, status: *status, expect })
             }
             CheckKind::Grpc { .. } | CheckKind::Udp { .. } => {
-                let what = "HAProxy has no health check of gRPC or UDP: a connection is tried instead";
+                let what = "HAProxy has no gRPC or UDP health checks: it opens a TCP connection instead";
                 self.unsupported(&pool.owner, "health-check", what);
                 None
             }

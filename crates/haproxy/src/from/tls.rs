@@ -24,7 +24,7 @@ impl DocumentBuilder<'_> {
             self.unsupported(
                 owner,
                 "",
-                "HAProxy answers no TLS-ALPN validation: certificates are validated by HTTP",
+                "HAProxy cannot answer TLS-ALPN-01 challenges: host names are validated by HTTP-01",
             );
         }
         let terms = self.terms(here, tls.clients.as_ref(), tls.profile)?;
@@ -84,7 +84,7 @@ impl DocumentBuilder<'_> {
                 });
                 let Some(held) = usable else {
                     let what = format!(
-                        "{} has no certificates of authorities that can be used: what needs a client certificate is closed",
+                        "{} has no usable CA certificate: everything that requires a client certificate is closed",
                         clients.authorities
                     );
                     self.problem(&here.listener.owner, "client-authorities", Reason::NoSuchSecret, what);

@@ -62,7 +62,7 @@ fn a_thousand_changes_of_members_weights_maps_and_certificates_need_no_reload_an
     let trusted: Vec<_> = renewed.iter().map(der).collect();
     let load = clients.load(vec![
         Target::new("short", Kind::Http, place.http).times(100),
-        Target::new("kept", Kind::Http, place.http).times(50).kept(),
+        Target::new("kept", Kind::Http, place.http).times(50).keep_alive(),
         Target::new("tls", Kind::Tls(trusting(&trusted)), place.tls).times(30),
     ]);
     load.goes_on(5);

@@ -207,12 +207,12 @@ fn what_is_left_out_or_closed_is_said_at_its_field() {
             }),
         ),
         (
-            "the host's address, not the client's",
+            "members see the host's address and not the client's",
             "metadata.annotations[seaway.dev/transparent]",
             one(to("web"), |pool, _| pool.transparent = true),
         ),
         (
-            "the host's address, not the client's",
+            "members see the host's address and not the client's",
             "metadata.annotations[seaway.dev/transparent]",
             one(to("web"), |pool, listener| {
                 pool.transparent = true;

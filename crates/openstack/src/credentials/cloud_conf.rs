@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     LoadedCredentials, SourceLocation, clouds,
+    environment::Environment,
     ini::{Entry, Ini},
     options::{Options, option_error},
     permissions,
     source::SourceFiles,
-    surroundings::Environment,
 };
 use crate::error::{Class, Error};
 

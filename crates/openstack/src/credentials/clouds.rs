@@ -16,10 +16,10 @@ use seaway_tree::{Entry, Node, Position, SyntaxError, Value};
 
 use super::{
     LoadedCredentials, SourceLocation,
+    environment::Environment,
     options::{Options, normalized_key, option_error},
     permissions,
     source::SourceFiles,
-    surroundings::Environment,
 };
 use crate::error::{Class, Error};
 

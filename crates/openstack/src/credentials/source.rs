@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    CloudConf, Credentials, clouds, options::resolve::ResolvedOptions, permissions, surroundings::Environment,
+    CloudConf, Credentials, clouds, environment::Environment, options::resolve::ResolvedOptions, permissions,
 };
 use crate::error::Error;
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{
+    attempt_error::AttemptError,
     backoff::{Backoff, RandomSource},
     limits::RequestLimiter,
     transport::{HttpReply, HttpRequest, Transport},
-    trouble::AttemptError,
 };
 use crate::{
     clock::Clock,
@@ -70,7 +70,7 @@ impl Exchange<'_> {
                 return outcome;
             }
             left.spend(pause);
-            tracing::debug!(attempts, ?pause, outcome = %told(&outcome), "once more");
+            tracing::debug!(attempts, ?pause, outcome = %outcome_text(&outcome), "once more");
             self.clock.sleep(pause).await;
             (self.repeated)();
         }
@@ -105,7 +105,7 @@ fn again(outcome: &Result<HttpReply, AttemptError>, repeatable: bool) -> Option<
     }
 }
 
-fn told(outcome: &Result<HttpReply, AttemptError>) -> String {
+fn outcome_text(outcome: &Result<HttpReply, AttemptError>) -> String {
     match outcome {
         Ok(answer) => format!("status {}", answer.status),
         Err(trouble) => trouble.error.to_string(),

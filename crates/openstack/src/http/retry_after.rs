@@ -9,10 +9,10 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn read(text: &str, now: SystemTime) -> Option<Duration> {
-    Some(said(text, now)?.min(LONGEST))
+    Some(parse(text, now)?.min(LONGEST))
 }
 
-fn said(text: &str, now: SystemTime) -> Option<Duration> {
+fn parse(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));

@@ -7,8 +7,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::{
+    attempt_error::{AttemptError, RequestDescription},
     retry_after,
-    trouble::{AttemptError, RequestDescription},
 };
 use crate::{
     call::Accept,
@@ -126,7 +126,7 @@ impl Transport {
         if let Some(body) = ask.body {
             request = request.json(body);
         }
-        let mut response = request.send().await.map_err(|error| subject.trouble(error))?;
+        let mut response = request.send().await.map_err(|error| subject.no_reply(error))?;
         let mut answer = head(&response, clock);
         tracing::debug!(method = %ask.method, %url, status = answer.status, id = answer.request_id, "answered");
         let (bytes, kind) = (whole(&mut response, &subject).await?, kind(&response));

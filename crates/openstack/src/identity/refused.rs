@@ -30,7 +30,7 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answe
     let (message, fix) = match (answer.status, &keystone.credentials.proof) {
         (401 | 404, AuthMethod::ApplicationCredential { .. }) => application_credential(answer),
         (401 | 404, AuthMethod::Token(_)) => (
-            "Keystone does not take the token: it has expired, or was revoked".to_owned(),
+            "Keystone rejects the token: it has expired, or was revoked".to_owned(),
             "get another token (`openstack token issue`), or use an application credential, which does not \
              expire within hours"
                 .to_owned(),
@@ -68,7 +68,7 @@ fn application_credential(answer: &HttpReply) -> (String, String) {
     let message = if answer.status == 404 {
         "the application credential does not exist: it was deleted, or its id or name is wrong"
     } else {
-        "Keystone does not take the application credential: it has expired, or its secret is wrong"
+        "Keystone rejects the application credential: it has expired, or its secret is wrong"
     };
     let fix = "see `openstack application credential list`; make another with `openstack application credential create`";
     (message.to_owned(), fix.to_owned())
@@ -121,7 +121,7 @@ async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &HttpRe
                 ),
                 (_, []) => (
                     format!("the password is right, but {user} has no role in any project"),
-                    format!("let an administrator type: openstack role add --project {name} --user … member"),
+                    format!("as an administrator, run: openstack role add --project {name} --user … member"),
                 ),
                 (_, names) => (
                     format!(

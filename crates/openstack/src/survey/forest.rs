@@ -162,11 +162,11 @@ pub async fn read_load_balancers(
     );
     let mut failed = Vec::new();
     let mut parts = ListedParts {
-        listeners: by_id(told(listeners, &mut failed)),
-        pools: by_id(told(pools, &mut failed)),
-        monitors: by_id(told(monitors, &mut failed)),
-        policies: told(policies, &mut failed),
-        attached: told(attached, &mut failed),
+        listeners: by_id(or_note_failure(listeners, &mut failed)),
+        pools: by_id(or_note_failure(pools, &mut failed)),
+        monitors: by_id(or_note_failure(monitors, &mut failed)),
+        policies: or_note_failure(policies, &mut failed),
+        attached: or_note_failure(attached, &mut failed),
         members: wanted.members.then(BTreeMap::new),
     };
     parts.policies.sort_by_key(|it| it.position);
@@ -242,7 +242,7 @@ async fn trees(
     done
 }
 
-fn told<T>(result: Result<Vec<T>, Error>, failed: &mut Vec<Error>) -> Vec<T> {
+fn or_note_failure<T>(result: Result<Vec<T>, Error>, failed: &mut Vec<Error>) -> Vec<T> {
     result.unwrap_or_else(|error| {
         failed.push(error);
         Vec::new()

@@ -21,7 +21,7 @@ pub struct Quota {
 
 impl Quota {
     /// How many more there may be, where there is a limit and both are known.
-    pub fn left(&self) -> Option<u64> {
+    pub fn remaining(&self) -> Option<u64> {
         let limit = u64::try_from(*self.limit.value()?).ok()?;
         Some(limit.saturating_sub(*self.used.value()?))
     }

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    counted::Counted,
-    hurried::Hurried,
+    counted::RecordedMetrics,
+    hurried::FastClock,
     keystone::{TOKEN, connect, credentials, granted, quick, signs_in},
-    scripted::{Act, Request, Scripted},
+    scripted::{Request, ScriptedReply, ScriptedServer},
 };
 
 fn networks() -> Call {
@@ -30,9 +30,9 @@ fn new_port() -> Call {
 }
 
 /// A cloud that answers calls with these acts, in turn, the last one for ever.
-fn in_turn(acts: Vec<fn() -> Act>) -> Scripted {
+fn in_turn(acts: Vec<fn() -> ScriptedReply>) -> ScriptedServer {
     let turn = AtomicUsize::new(0);
-    Scripted::start(move |request| {
+    ScriptedServer::start(move |request| {
         if signs_in(request) {
             return granted(request);
         }
@@ -41,11 +41,11 @@ fn in_turn(acts: Vec<fn() -> Act>) -> Scripted {
     })
 }
 
-fn fine() -> Act {
-    Act::Json(200, json!({"networks": []}))
+fn fine() -> ScriptedReply {
+    ScriptedReply::Json(200, json!({"networks": []}))
 }
 
-fn patient(clock: &Arc<Hurried>) -> Settings {
+fn patient(clock: &Arc<FastClock>) -> Settings {
     Settings {
         timing: Timing { call: Duration::from_secs(60), ..quick().timing },
         backoff: Backoff::default(),
@@ -56,12 +56,12 @@ fn patient(clock: &Arc<Hurried>) -> Settings {
 
 /// How many requests a call comes to, and how it ends.
 #[track_caller]
-fn check_repeats(call: Call, acts: Vec<fn() -> Act>, requests: usize, class: Option<Class>) {
+fn check_repeats(call: Call, acts: Vec<fn() -> ScriptedReply>, requests: usize, class: Option<Class>) {
     let told = call.to_string();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let server = in_turn(acts);
-        let cloud = connect(&server, patient(&Arc::new(Hurried::new()))).await.expect("let in");
+        let cloud = connect(&server, patient(&Arc::new(FastClock::new()))).await.expect("let in");
         let outcome = cloud.call(call).await;
         assert_eq!(outcome.as_ref().err().map(|error| error.class()), class.as_ref(), "{told}: {outcome:?}");
         assert_eq!(server.seen().len() - 1, requests, "{told}");
@@ -70,11 +70,11 @@ fn check_repeats(call: Call, acts: Vec<fn() -> Act>, requests: usize, class: Opt
 
 #[test]
 fn what_may_be_repeated_is_and_what_may_have_been_done_is_not() {
-    let busy: fn() -> Act = || Act::Json(503, json!(null));
-    let many: fn() -> Act = || Act::Json(429, json!(null));
-    let gateway: fn() -> Act = || Act::Json(502, json!(null));
-    let broken: fn() -> Act = || Act::Json(500, json!(null));
-    let lost: fn() -> Act = || Act::HangUp;
+    let busy: fn() -> ScriptedReply = || ScriptedReply::Json(503, json!(null));
+    let many: fn() -> ScriptedReply = || ScriptedReply::Json(429, json!(null));
+    let gateway: fn() -> ScriptedReply = || ScriptedReply::Json(502, json!(null));
+    let broken: fn() -> ScriptedReply = || ScriptedReply::Json(500, json!(null));
+    let lost: fn() -> ScriptedReply = || ScriptedReply::HangUp;
     let put = || Call::put(Service::Network, "change a port", "/ports/1", json!({}));
     let delete = || Call::delete(Service::Network, "delete a port", "/ports/1");
 
@@ -88,9 +88,11 @@ fn what_may_be_repeated_is_and_what_may_have_been_done_is_not() {
     check_repeats(networks(), vec![lost], 5, Some(Class::Unreachable));
 
     // Who writes it in Neutron's own words has done nothing; who does not may have passed it on before.
-    let said: fn() -> Act = || Act::Json(503, json!({"NeutronError": {"message": "try again"}}));
+    let said: fn() -> ScriptedReply =
+        || ScriptedReply::Json(503, json!({"NeutronError": {"message": "try again"}}));
     check_repeats(new_port(), vec![said, many, fine], 3, None);
-    let envoy: fn() -> Act = || Act::Json(503, json!({"message": "upstream connect error"}));
+    let envoy: fn() -> ScriptedReply =
+        || ScriptedReply::Json(503, json!({"message": "upstream connect error"}));
     let once = || Call::put(Service::Network, "change a port", "/ports/1", json!({})).at_most_once();
     let of_a_revision = || put().if_revision(7);
     for unknown in [gateway, broken, lost, busy, envoy] {
@@ -109,9 +111,9 @@ async fn a_write_is_not_sent_again_by_who_leads_no_more_and_what_is_read_is() {
     for (call, writes) in writes.into_iter().chain([(networks(), false)]) {
         let leads = Arc::new(AtomicBool::new(true));
         let (asked, ends) = (leads.clone(), leads.clone());
-        let acts = in_turn(vec![|| Act::Json(429, json!(null)), fine]);
+        let acts = in_turn(vec![|| ScriptedReply::Json(429, json!(null)), fine]);
         let fence = Fence::new(move || asked.swap(false, Ordering::SeqCst));
-        let cloud = connect(&acts, Settings { fence, ..patient(&Arc::new(Hurried::new())) });
+        let cloud = connect(&acts, Settings { fence, ..patient(&Arc::new(FastClock::new())) });
         let cloud = cloud.await.expect("to sign in is no write");
         let told = call.to_string();
         let outcome = cloud.call(call).await;
@@ -129,11 +131,11 @@ async fn a_write_is_not_sent_again_by_who_leads_no_more_and_what_is_read_is() {
 #[tokio::test]
 async fn a_cloud_that_says_when_is_asked_then() {
     let server = in_turn(vec![
-        || Act::JsonWith(503, ("retry-after", "17"), json!(null)),
-        || Act::JsonWith(429, ("retry-after", "3"), json!(null)),
+        || ScriptedReply::JsonWith(503, ("retry-after", "17"), json!(null)),
+        || ScriptedReply::JsonWith(429, ("retry-after", "3"), json!(null)),
         fine,
     ]);
-    let clock = Arc::new(Hurried::new());
+    let clock = Arc::new(FastClock::new());
     let cloud = connect(&server, patient(&clock)).await.expect("let in");
     cloud.call(networks()).await.expect("works in the end");
     let slept = clock.slept();
@@ -144,11 +146,12 @@ async fn a_cloud_that_says_when_is_asked_then() {
 
 #[tokio::test]
 async fn no_pause_that_a_cloud_asks_for_makes_us_hammer_or_panic() {
-    let zero: fn() -> Act = || Act::JsonWith(503, ("retry-after", "0"), json!(null));
-    let endless: fn() -> Act = || Act::JsonWith(503, ("retry-after", "18446744073709551615"), json!(null));
+    let zero: fn() -> ScriptedReply = || ScriptedReply::JsonWith(503, ("retry-after", "0"), json!(null));
+    let endless: fn() -> ScriptedReply =
+        || ScriptedReply::JsonWith(503, ("retry-after", "18446744073709551615"), json!(null));
     for (act, requests) in [(zero, 5), (endless, 1)] {
         let server = in_turn(vec![act]);
-        let clock = Arc::new(Hurried::new());
+        let clock = Arc::new(FastClock::new());
         let mut told = credentials(&format!("{}/v3", server.url()));
         told.timeout = Some(Duration::from_secs_f64(1e19));
         let cloud = Cloud::connect(Source::Given(told), patient(&clock)).await.expect("let in");
@@ -161,8 +164,8 @@ async fn no_pause_that_a_cloud_asks_for_makes_us_hammer_or_panic() {
 
 #[tokio::test]
 async fn a_cloud_that_wants_a_longer_pause_than_a_call_has_is_not_waited_for() {
-    let server = in_turn(vec![|| Act::JsonWith(503, ("retry-after", "3600"), json!(null))]);
-    let clock = Arc::new(Hurried::new());
+    let server = in_turn(vec![|| ScriptedReply::JsonWith(503, ("retry-after", "3600"), json!(null))]);
+    let clock = Arc::new(FastClock::new());
     let cloud = connect(&server, patient(&clock)).await.expect("let in");
     let error = cloud.call(networks()).await.unwrap_err();
     assert_eq!(error.retry(), Retry::After(Duration::from_secs(3600)));
@@ -175,7 +178,7 @@ async fn no_more_requests_are_under_way_than_the_limit_and_none_is_lost() {
     let come = (Mutex::new(0_usize), Condvar::new());
     let server = {
         let (now, most) = (now.clone(), most.clone());
-        Scripted::start(move |request| {
+        ScriptedServer::start(move |request| {
             if signs_in(request) {
                 return granted(request);
             }
@@ -207,7 +210,7 @@ async fn no_more_requests_are_under_way_than_the_limit_and_none_is_lost() {
 #[tokio::test]
 async fn requests_are_spread_when_there_are_more_than_the_limit_per_second() {
     let server = in_turn(vec![fine]);
-    let clock = Arc::new(Hurried::new());
+    let clock = Arc::new(FastClock::new());
     let limits = Limits { per_second: 10, in_flight: 1 };
     let cloud = connect(&server, Settings { limits, ..patient(&clock) }).await.expect("let in");
     for _ in 0..29 {
@@ -265,8 +268,12 @@ async fn a_request_says_all_that_the_call_does() {
 #[tokio::test]
 async fn a_payload_comes_as_text_and_an_empty_reply_as_null() {
     let server = in_turn(vec![
-        || Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\n1234".to_vec()),
-        || Act::Raw(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()),
+        || {
+            ScriptedReply::Raw(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\n1234".to_vec(),
+            )
+        },
+        || ScriptedReply::Raw(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()),
     ]);
     let cloud = connect(&server, quick()).await.expect("let in");
     let payload = networks().accept(Accept::Text);
@@ -281,12 +288,12 @@ async fn ten_thousand_members_fit_into_a_reply_and_what_never_ends_does_not() {
         "more": "y".repeat(400)});
     let members = json!({"members": vec![member; 10_000]});
     let body = members.clone();
-    let server = Scripted::start(move |request| match request {
+    let server = ScriptedServer::start(move |request| match request {
         _ if signs_in(request) => granted(request),
-        Request { path, .. } if path.contains("members") => Act::Json(200, body.clone()),
+        Request { path, .. } if path.contains("members") => ScriptedReply::Json(200, body.clone()),
         _ => {
             let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
-            Act::Raw([head, vec![b' '; 65 << 20]].concat())
+            ScriptedReply::Raw([head, vec![b' '; 65 << 20]].concat())
         }
     });
     let timing = Timing { attempt: Duration::from_secs(60), call: Duration::from_secs(60), ..quick().timing };
@@ -298,9 +305,10 @@ async fn ten_thousand_members_fit_into_a_reply_and_what_never_ends_does_not() {
 
 #[tokio::test]
 async fn calls_are_counted_and_timed_by_service_operation_and_outcome() {
-    let server =
-        in_turn(vec![|| Act::Json(503, json!(null)), fine, || Act::Json(404, json!({"NeutronError": "no"}))]);
-    let counted = Counted::default();
+    let server = in_turn(vec![|| ScriptedReply::Json(503, json!(null)), fine, || {
+        ScriptedReply::Json(404, json!({"NeutronError": "no"}))
+    }]);
+    let counted = RecordedMetrics::default();
     let cloud = connect(&server, Settings { metrics: counted.metrics(), ..quick() }).await.expect("let in");
     cloud.call(networks()).await.expect("works");
     cloud.call(networks()).await.expect_err("not found");

@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 use crate::{
     keystone::{credentials, quick},
-    logged::Logged,
-    session::{Door, hurried, networks, until},
+    logged::CapturedLog,
+    session::{PasswordServer, hurried, networks, until},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn told(door: &Door, password: &str) -> Credentials {
+fn told(door: &PasswordServer, password: &str) -> Credentials {
     let mut told = credentials(&format!("{}/v3", door.server.url()));
     if let AuthMethod::Password { password: own, .. } = &mut told.proof {
         *own = password.into();
@@ -24,7 +24,7 @@ fn told(door: &Door, password: &str) -> Credentials {
 #[tokio::test]
 async fn credentials_that_somebody_else_reads_are_taken_over() {
     for goes in [false, true] {
-        let door = Door::new("old");
+        let door = PasswordServer::new("old");
         let (sender, receiver) = watch::channel(told(&door, "old"));
         let cloud = Cloud::connect(Source::Told(receiver), quick()).await.expect("let in");
         door.password.send_replace("new");
@@ -37,9 +37,9 @@ async fn credentials_that_somebody_else_reads_are_taken_over() {
 #[tokio::test]
 async fn a_file_that_was_refused_is_read_again_after_its_chmod() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
+    let (door, file) = (PasswordServer::new("old"), folder.path().join("clouds.yaml"));
     door.write(&file, "old");
-    let cloud = Cloud::connect(Door::source(&file), hurried().1).await.expect("let in");
+    let cloud = Cloud::connect(PasswordServer::source(&file), hurried().1).await.expect("let in");
     let mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("set");
     door.write(&file, "new");
     mode(0o666);
@@ -54,9 +54,9 @@ async fn a_file_that_was_refused_is_read_again_after_its_chmod() {
 async fn a_file_that_comes_later_and_counts_more_is_noticed() {
     for later in ["clouds.yaml", "home/.config/openstack/secure.yaml", "secure.yml"] {
         let folder = tempfile::tempdir().expect("a folder");
-        let door = Door::new("old");
+        let door = PasswordServer::new("old");
         door.write(&folder.path().join("etc/openstack/clouds.yaml"), "old");
-        let source = Door::source(&folder.path().join("clouds.yaml"));
+        let source = PasswordServer::source(&folder.path().join("clouds.yaml"));
         let cloud = Cloud::connect(source, quick()).await.expect("let in");
         door.password.send_replace("new");
         door.write(&folder.path().join(later), "new");
@@ -67,10 +67,10 @@ async fn a_file_that_comes_later_and_counts_more_is_noticed() {
 #[tokio::test]
 async fn what_is_odd_about_changed_credentials_is_told_too() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
+    let (door, file) = (PasswordServer::new("old"), folder.path().join("clouds.yaml"));
     door.write(&file, "old");
-    let (logged, _guard) = Logged::start();
-    let cloud = Cloud::connect(Door::source(&file), quick()).await.expect("let in");
+    let (logged, _guard) = CapturedLog::start();
+    let cloud = Cloud::connect(PasswordServer::source(&file), quick()).await.expect("let in");
     assert_eq!((logged.count("INSECURE"), cloud.warnings().len()), (0, 0), "{}", logged.text());
     door.write(&file, "new");
     let text = fs::read_to_string(&file).expect("readable") + "    verify: false\n";
@@ -84,10 +84,10 @@ async fn what_is_odd_about_changed_credentials_is_told_too() {
 #[tokio::test]
 async fn mistyped_credentials_are_tried_ever_more_seldom_until_they_change() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
+    let (door, file) = (PasswordServer::new("old"), folder.path().join("clouds.yaml"));
     door.write(&file, "old");
     let (clock, settings) = hurried();
-    let cloud = Cloud::connect(Door::source(&file), settings).await.expect("let in");
+    let cloud = Cloud::connect(PasswordServer::source(&file), settings).await.expect("let in");
     let tried = || door.server.count("POST", "/auth/tokens");
     door.write(&file, "mistyped");
     // The token lives an hour: none of this is for its sake.

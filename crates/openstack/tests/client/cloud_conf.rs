@@ -11,13 +11,13 @@ use seaway_openstack::{
     credentials::{AuthMethod, CloudConf, Domain, Interface, Project, Scope, User},
 };
 
-use crate::credentials::{Machine, clouds, password, url};
+use crate::credentials::{FakeFilesystem, clouds, password, url};
 
-fn read(machine: &Machine) -> Result<LoadedCredentials, Error> {
+fn read(machine: &FakeFilesystem) -> Result<LoadedCredentials, Error> {
     Source::CloudConf { file: machine.path("cloud.conf").into(), around: machine.around.clone() }.read()
 }
 
-fn of(machine: &Machine, text: &str) -> Result<LoadedCredentials, Error> {
+fn of(machine: &FakeFilesystem, text: &str) -> Result<LoadedCredentials, Error> {
     machine.write("cloud.conf", text);
     read(machine)
 }
@@ -27,7 +27,7 @@ const GLOBAL: &str =
 
 #[test]
 fn cloud_conf_is_read_as_the_cloud_controller_manager_reads_it() {
-    let machine = Machine::new();
+    let machine = FakeFilesystem::new();
     let text = GLOBAL.to_owned()
         + "region = RegionOne # here\nos-endpoint-type = internal\ntls-insecure = false\nca-file=/ca.pem\n\
            [Metadata]\nrequest-timeout = 45s\n[BlockStorage]\nbs-version=v3\n[LoadBalancerClass \"gold\"]\nsubnet-id=s1\n";
@@ -58,7 +58,7 @@ fn cloud_conf_is_read_as_the_cloud_controller_manager_reads_it() {
 
 #[test]
 fn a_request_timeout_is_a_duration_of_go() {
-    let machine = Machine::new();
+    let machine = FakeFilesystem::new();
     for (said, milliseconds) in
         [("1m", Some(60_000)), ("1m30s", Some(90_000)), ("500ms", Some(500)), ("0", None), ("", None)]
     {
@@ -69,7 +69,7 @@ fn a_request_timeout_is_a_duration_of_go() {
 }
 
 /// What follows from such a file: credentials with what is secret in them, warnings, or an error.
-fn meant(machine: &Machine, lines: &[&str]) -> String {
+fn meant(machine: &FakeFilesystem, lines: &[&str]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| machine.filled(line)).collect();
     match of(machine, &format!("[Global]\n{}\n", lines.join("\n"))) {
         Ok(LoadedCredentials { credentials, warnings, .. }) => {
@@ -82,7 +82,7 @@ fn meant(machine: &Machine, lines: &[&str]) -> String {
 /// None is passed over in silence.
 #[test]
 fn each_key_of_global_changes_who_we_are_or_is_told() {
-    let machine = Machine::with(&[("other/clouds.yaml", &clouds(&["a", "b"]))]);
+    let machine = FakeFilesystem::with(&[("other/clouds.yaml", &clouds(&["a", "b"]))]);
     let own = ["auth-url=http://k:5000/v3", "username=u", "password=p", "tenant-name=t", "domain-name=d"];
     let trust = ["auth-url=http://k", "trust-id=t", "trustee-id=i", "trustee-password=p"];
     let by_id = ["auth-url=http://k", "application-credential-id=a", "application-credential-secret=s"];
@@ -146,7 +146,7 @@ fn each_key_of_global_changes_who_we_are_or_is_told() {
 
 #[test]
 fn trustees_and_application_credentials_of_cloud_conf_are_understood() {
-    let machine = Machine::new();
+    let machine = FakeFilesystem::new();
     let trust = "[Global]\nauth-url=http://k\ntrust-id=t1\ntrustee-id=u1\ntrustee-password=tp\nuser-id=other\npassword=op\n";
     let credentials = of(&machine, trust).expect("readable").credentials;
     assert_eq!(credentials.scope, Scope::Trust("t1".into()));
@@ -160,7 +160,7 @@ fn trustees_and_application_credentials_of_cloud_conf_are_understood() {
 
 #[test]
 fn cloud_conf_may_send_us_to_clouds_yaml_and_counts_more() {
-    let machine = Machine::with(&[("other/clouds.yaml", &clouds(&["a", "b"]))]);
+    let machine = FakeFilesystem::with(&[("other/clouds.yaml", &clouds(&["a", "b"]))]);
     let text = format!(
         "[Global]\nuse-clouds = true\nclouds-file = {}\ncloud = b\nregion = R9\n",
         machine.path("other/clouds.yaml")
@@ -173,7 +173,7 @@ fn cloud_conf_may_send_us_to_clouds_yaml_and_counts_more() {
 
 #[test]
 fn mistakes_in_cloud_conf_are_told_by_line() {
-    let machine = Machine::new();
+    let machine = FakeFilesystem::new();
     for (text, told) in [
         ("[Global\n", "./cloud.conf:1: not a section"),
         ("[Global]\nauth-url=k\n", "./cloud.conf:2: auth_url: \"k\" has to begin with http://"),
@@ -191,7 +191,7 @@ fn mistakes_in_cloud_conf_are_told_by_line() {
 
 #[test]
 fn cloud_conf_in_a_secret_volume_is_readable_by_design() {
-    let machine = Machine::new();
+    let machine = FakeFilesystem::new();
     machine.write("..v1/cloud.conf", GLOBAL);
     fs::set_permissions(machine.path("..v1/cloud.conf"), fs::Permissions::from_mode(0o644)).expect("set");
     symlink("..v1", machine.path("..data")).expect("linked");

@@ -3,20 +3,20 @@
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use seaway_openstack::Metrics;
 
-pub(crate) struct Counted {
+pub(crate) struct RecordedMetrics {
     registry: Registry,
     metrics: Metrics,
 }
 
-impl Default for Counted {
-    fn default() -> Counted {
+impl Default for RecordedMetrics {
+    fn default() -> RecordedMetrics {
         let (mut registry, metrics) = (Registry::default(), Metrics::default());
         metrics.register(&mut registry);
-        Counted { registry, metrics }
+        RecordedMetrics { registry, metrics }
     }
 }
 
-impl Counted {
+impl RecordedMetrics {
     pub(crate) fn metrics(&self) -> Metrics {
         self.metrics.clone()
     }

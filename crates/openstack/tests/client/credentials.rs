@@ -12,20 +12,20 @@ use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
 /// A folder that stands for a whole machine: `.` is where we are, `home` and `etc` are those.
-pub(crate) struct Machine {
+pub(crate) struct FakeFilesystem {
     folder: TempDir,
     pub(crate) around: Environment,
 }
 
-impl Machine {
-    pub(crate) fn new() -> Machine {
+impl FakeFilesystem {
+    pub(crate) fn new() -> FakeFilesystem {
         let folder = tempfile::tempdir().expect("a folder");
         let around = Environment::in_folder(folder.path());
-        Machine { folder, around }
+        FakeFilesystem { folder, around }
     }
 
-    pub(crate) fn with(files: &[(&str, &str)]) -> Machine {
-        let machine = Machine::new();
+    pub(crate) fn with(files: &[(&str, &str)]) -> FakeFilesystem {
+        let machine = FakeFilesystem::new();
         for (path, text) in files {
             machine.write(path, text);
         }
@@ -48,7 +48,7 @@ impl Machine {
         text.replace("FOLDER", &self.folder.path().display().to_string())
     }
 
-    pub(crate) fn set(mut self, variables: &[(&str, &str)]) -> Machine {
+    pub(crate) fn set(mut self, variables: &[(&str, &str)]) -> FakeFilesystem {
         for (name, value) in variables {
             self.around = self.around.with(name, value);
         }
@@ -109,7 +109,7 @@ fn the_first_file_that_there_is_counts() {
         "etc/xdg/openstack/clouds.yaml",
         "etc/openstack/clouds.yaml",
     ];
-    let machine = Machine::new();
+    let machine = FakeFilesystem::new();
     for (index, place) in places.iter().enumerate().rev() {
         machine.write(place, &clouds(&[&format!("c{index}")]));
         assert_eq!(url(&machine.cloud(None)), format!("http://c{index}:5000/v3"), "{place}");
@@ -122,7 +122,7 @@ fn the_first_file_that_there_is_counts() {
 
 #[test]
 fn the_cloud_asked_for_counts_more_than_the_environments_and_one_alone_needs_no_name() {
-    let machine = Machine::with(&[("clouds.yaml", &clouds(&["a", "b"]))]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &clouds(&["a", "b"]))]);
     assert_eq!(url(&machine.cloud(Some("b"))), "http://b:5000/v3");
     let several = machine.error(None);
     assert_eq!(
@@ -137,7 +137,7 @@ fn the_cloud_asked_for_counts_more_than_the_environments_and_one_alone_needs_no_
     assert_eq!(url(&machine.cloud(None)), "http://a:5000/v3");
     assert_eq!(url(&machine.cloud(Some("b"))), "http://b:5000/v3");
     assert_eq!(
-        url(&Machine::with(&[("clouds.yaml", &clouds(&["only"]))]).cloud(None)),
+        url(&FakeFilesystem::with(&[("clouds.yaml", &clouds(&["only"]))]).cloud(None)),
         "http://only:5000/v3"
     );
 }
@@ -156,7 +156,7 @@ fn the_environment_is_a_cloud_of_its_own_or_stands_above_the_file() {
         ("OS_TEST_PATH", "nonsense"),
         ("OS_PROJECT_ID", ""),
     ];
-    let machine = Machine::with(&[("clouds.yaml", &clouds(&["a"]))]).set(&variables);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &clouds(&["a"]))]).set(&variables);
     let alone = machine.cloud(None);
     assert_eq!((url(&alone), password(&alone)), ("http://env:5000", "env-pw"));
     assert_eq!(alone.auth_url.place.to_string(), "OS_AUTH_URL");
@@ -168,7 +168,7 @@ fn the_environment_is_a_cloud_of_its_own_or_stands_above_the_file() {
     );
     assert!(matches!(&alone.scope, Scope::Project(Project::Name { name, .. }) if name == "old-word"));
 
-    let machine = Machine::with(&[("clouds.yaml", &clouds(&["a"]))]).set(&[
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &clouds(&["a"]))]).set(&[
         ("OS_CLOUD", "a"),
         ("OS_PASSWORD", "env-pw"),
         ("OS_REGION_NAME", "R2"),
@@ -177,7 +177,7 @@ fn the_environment_is_a_cloud_of_its_own_or_stands_above_the_file() {
     assert_eq!((url(&above), password(&above)), ("http://a:5000/v3", "env-pw"), "as `openstack` has it");
     assert_eq!(above.region.map(|it| it.value).as_deref(), Some("R2"));
 
-    let machine = Machine::with(&[("clouds.yaml", &clouds(&["a"]))]).set(&[("OS_REGION_NAME", "R2")]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &clouds(&["a"]))]).set(&[("OS_REGION_NAME", "R2")]);
     assert_eq!(
         machine.cloud(None).region.map(|it| it.value).as_deref(),
         Some("R2"),
@@ -188,7 +188,7 @@ fn the_environment_is_a_cloud_of_its_own_or_stands_above_the_file() {
 #[test]
 fn a_secure_file_adds_the_secrets_and_counts_more() {
     let without = clouds(&["a"]).replace("      password: pw\n", "");
-    let machine = Machine::with(&[
+    let machine = FakeFilesystem::with(&[
         ("etc/openstack/clouds.yaml", &without),
         ("home/.config/openstack/secure.yaml", "clouds:\n  a:\n    auth:\n      password: from-secure\n"),
     ]);
@@ -203,7 +203,7 @@ fn a_secure_file_adds_the_secrets_and_counts_more() {
         assert!(missing.iter().any(|it| it == counts_more), "{counts_more}: {missing:?}");
     }
     assert!(!missing.iter().any(|it| it == "./etc/openstack/secure.yaml"), "it counts less: {missing:?}");
-    let machine = Machine::with(&[
+    let machine = FakeFilesystem::with(&[
         ("clouds.yaml", &clouds(&["a"])),
         ("secure.yaml", "clouds:\n  a:\n    auth:\n      password: from-secure\n"),
     ]);
@@ -213,7 +213,7 @@ fn a_secure_file_adds_the_secrets_and_counts_more() {
 #[test]
 fn what_stands_beside_auth_counts_more_than_what_stands_in_it() {
     let text = clouds(&["a"]) + "    project_name: beside\n    region-name: R1\n    interface: internal\n";
-    let credentials = Machine::with(&[("clouds.yaml", &text)]).cloud(None);
+    let credentials = FakeFilesystem::with(&[("clouds.yaml", &text)]).cloud(None);
     assert!(matches!(&credentials.scope, Scope::Project(Project::Name { name, .. }) if name == "beside"));
     assert_eq!(credentials.region.expect("a region").value, "R1", "dashes count as underscores");
     assert_eq!(credentials.interface, Interface::Internal);
@@ -223,7 +223,7 @@ fn what_stands_beside_auth_counts_more_than_what_stands_in_it() {
 fn a_region_may_have_values_of_its_own() {
     let text =
         clouds(&["a"]) + "    regions:\n      - name: R1\n        values: {interface: admin}\n      - R2\n";
-    let machine = Machine::with(&[("clouds.yaml", &text)]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &text)]);
     let first = machine.cloud(None);
     assert_eq!((first.region.expect("a region").value.as_str(), first.interface), ("R1", Interface::Admin));
     let second = machine.set(&[("OS_REGION_NAME", "R2")]).cloud(None);
@@ -236,7 +236,7 @@ fn a_region_may_have_values_of_its_own() {
 /// A cloud of these lines below `a:`, and what comes of it.
 fn of(lines: &[&str]) -> Result<Credentials, String> {
     let text: String = ["clouds:", "  a:"].iter().chain(lines).map(|line| format!("{line}\n")).collect();
-    let machine = Machine::with(&[("clouds.yaml", &text)]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &text)]);
     machine.read(None).map(|it| it.credentials).map_err(|error| machine.short(&error.to_string()))
 }
 
@@ -364,7 +364,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
         let error = of(&lines).expect_err("a mistake");
         assert!(error.starts_with(&format!("read the credentials: {told}")), "{lines:?}: {error}");
     }
-    let nothing = Machine::new().error(None);
+    let nothing = FakeFilesystem::new().error(None);
     assert!(
         nothing.starts_with("read the credentials: no credentials: there is no clouds.yaml; set OS_AUTH_URL"),
         "{nothing}"
@@ -375,7 +375,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
 fn what_is_not_used_is_told_and_does_no_harm() {
     let text =
         clouds(&["a"]) + "    volume_api_version: 3\n    profile: vexxhost\n    networks: [{name: x}]\n";
-    let machine = Machine::with(&[("clouds.yaml", &text)]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &text)]);
     let mut warnings = machine.warnings(None);
     warnings.sort();
     assert_eq!(
@@ -394,7 +394,7 @@ fn endpoints_and_certificates_may_be_named_and_disbelief_is_loud() {
     let text = clouds(&["a"])
         + "    load_balancer_endpoint_override: http://lb:9876\n    neutron_endpoint_override: http://n\n    \
            cacert: ~/ca.pem\n    cert: cert.pem\n    verify: no\n    api_timeout: 7\n";
-    let machine = Machine::with(&[("clouds.yaml", &text)]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &text)]);
     let credentials = machine.cloud(None);
     let own = |service| credentials.overrides.get(&service).map(|it| it.value.as_str());
     assert_eq!(
@@ -413,7 +413,7 @@ fn endpoints_and_certificates_may_be_named_and_disbelief_is_loud() {
 #[test]
 fn the_key_of_a_client_certificate_is_a_secret_too() {
     let text = clouds(&["a"]) + "    cert: cert.pem\n    key: key.pem\n";
-    let machine = Machine::with(&[("clouds.yaml", &text), ("cert.pem", "a"), ("key.pem", "b")]);
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &text), ("cert.pem", "a"), ("key.pem", "b")]);
     let mode = |file: &str, mode| {
         fs::set_permissions(machine.path(file), fs::Permissions::from_mode(mode)).expect("set");
     };
@@ -427,7 +427,7 @@ fn the_key_of_a_client_certificate_is_a_secret_too() {
 
 #[test]
 fn files_that_others_can_read_are_warned_about_and_such_that_they_can_write_refused() {
-    let machine = Machine::with(&[
+    let machine = FakeFilesystem::with(&[
         ("clouds.yaml", &clouds(&["a"]).replace("      password: pw\n", "")),
         ("secure.yaml", "clouds: {a: {auth: {password: pw}}}\n"),
     ]);
@@ -450,7 +450,7 @@ fn files_that_others_can_read_are_warned_about_and_such_that_they_can_write_refu
 
 #[test]
 fn debug_texts_show_no_secret() {
-    let machine = Machine::with(&[("clouds.yaml", &clouds(&["a"]).replace("pw", "hunter2"))])
+    let machine = FakeFilesystem::with(&[("clouds.yaml", &clouds(&["a"]).replace("pw", "hunter2"))])
         .set(&[("OS_CLOUD", "a"), ("OS_TOKEN", "hunter2")]);
     let reading = machine.read(None).expect("readable");
     let shown = format!("{reading:?} {:?}", machine.around);

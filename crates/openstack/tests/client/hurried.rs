@@ -7,7 +7,7 @@ use std::{
 
 use seaway_openstack::{Clock, clock::Pause};
 
-pub(crate) struct Hurried {
+pub(crate) struct FastClock {
     start: (Instant, SystemTime),
     state: Mutex<State>,
 }
@@ -18,9 +18,9 @@ struct State {
     slept: Vec<Duration>,
 }
 
-impl Hurried {
-    pub(crate) fn new() -> Hurried {
-        Hurried { start: (Instant::now(), SystemTime::now()), state: Mutex::default() }
+impl FastClock {
+    pub(crate) fn new() -> FastClock {
+        FastClock { start: (Instant::now(), SystemTime::now()), state: Mutex::default() }
     }
 
     pub(crate) fn advance(&self, time: Duration) {
@@ -37,7 +37,7 @@ impl Hurried {
     }
 }
 
-impl Clock for Hurried {
+impl Clock for FastClock {
     fn now(&self) -> Instant {
         self.start.0 + self.lock().passed
     }

@@ -4,18 +4,18 @@ use seaway_openstack::{Backoff, Cloud, Credentials, Error, Settings, Source, Tim
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::scripted::{Act, Request, Scripted};
+use crate::scripted::{Request, ScriptedReply, ScriptedServer};
 
 pub(crate) const PASSWORD: &str = "hunter2-is-secret";
 pub(crate) const TOKEN: &str = "gAAAA-this-is-the-token";
 
 /// A grant with all services at the same address as Keystone, for an hour.
-pub(crate) fn granted(request: &Request) -> Act {
+pub(crate) fn granted(request: &Request) -> ScriptedReply {
     granted_as(request, TOKEN)
 }
 
-pub(crate) fn granted_as(request: &Request, token: &'static str) -> Act {
-    Act::JsonWith(201, ("x-subject-token", token), grant(&base(request)))
+pub(crate) fn granted_as(request: &Request, token: &'static str) -> ScriptedReply {
+    ScriptedReply::JsonWith(201, ("x-subject-token", token), grant(&base(request)))
 }
 
 /// Where the client thinks that we are.
@@ -39,10 +39,10 @@ pub(crate) fn grant(base: &str) -> Value {
     }})
 }
 
-pub(crate) fn unauthorized() -> Act {
+pub(crate) fn unauthorized() -> ScriptedReply {
     let error = json!({"code": 401, "message": "The request you have made requires authentication.",
         "title": "Unauthorized"});
-    Act::Json(401, json!({ "error": error }))
+    ScriptedReply::Json(401, json!({ "error": error }))
 }
 
 pub(crate) fn signs_in(request: &Request) -> bool {
@@ -76,6 +76,6 @@ pub(crate) fn credentials(auth_url: &str) -> Credentials {
     Credentials::password(auth_url, "demo", PASSWORD, "demo")
 }
 
-pub(crate) async fn connect(server: &Scripted, settings: Settings) -> Result<Cloud, Error> {
+pub(crate) async fn connect(server: &ScriptedServer, settings: Settings) -> Result<Cloud, Error> {
     Cloud::connect(Source::Given(credentials(&format!("{}/v3", server.url()))), settings).await
 }

@@ -8,13 +8,13 @@ use seaway_openstack::{
 use serde_json::{Value, json};
 
 /// A user with a project of the same name, in a cloud that also has `demo` and `admin`.
-pub(crate) struct Site {
+pub(crate) struct ProjectUser {
     pub(crate) auth_url: String,
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
-impl Site {
+impl ProjectUser {
     async fn enter(&self, proof: AuthMethod, scope: Scope) -> Result<Cloud, Error> {
         let credentials = Credentials::new(&self.auth_url, proof, scope);
         Cloud::connect(Source::Given(credentials), Settings::default()).await
@@ -60,7 +60,7 @@ fn named(name: &str) -> User {
     User::Name { name: name.to_owned(), domain: Domain::default() }
 }
 
-pub(crate) async fn every_kind_signs_in(site: &Site) -> Result<()> {
+pub(crate) async fn every_kind_signs_in(site: &ProjectUser) -> Result<()> {
     let cloud = site.enter_as(&site.user, &site.password, &site.user).await?;
     let session = cloud.session();
     let user = session.user.id.clone();
@@ -107,7 +107,7 @@ pub(crate) async fn every_kind_signs_in(site: &Site) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_token_signs_in(site: &Site) -> Result<()> {
+pub(crate) async fn a_token_signs_in(site: &ProjectUser) -> Result<()> {
     let scope =
         || Scope::Project(Project::Name { name: site.user.clone(), domain: Domain::Name("Default".into()) });
     let token = issued(site).await?;
@@ -115,12 +115,12 @@ pub(crate) async fn a_token_signs_in(site: &Site) -> Result<()> {
     assert_eq!(cloud.session().kind, "token");
     cloud.call(Call::get(Service::Network, "list networks", "/networks")).await?;
     let nonsense = told(site.enter(AuthMethod::Token("gAAAA-nonsense".into()), scope()).await);
-    assert!(nonsense.starts_with("sign in: Keystone does not take the token: "), "{nonsense}");
+    assert!(nonsense.starts_with("sign in: Keystone rejects the token: "), "{nonsense}");
     Ok(())
 }
 
 /// As `openstack token issue` gets it.
-async fn issued(site: &Site) -> Result<String> {
+async fn issued(site: &ProjectUser) -> Result<String> {
     let body = json!({"auth": {
         "identity": {"methods": ["password"],
             "password": {"user": {"name": site.user, "domain": {"id": "default"}, "password": site.password}}},
@@ -131,7 +131,7 @@ async fn issued(site: &Site) -> Result<String> {
     Ok(reply.headers().get("x-subject-token").context("a token")?.to_str()?.to_owned())
 }
 
-pub(crate) async fn what_is_refused_in_one_word_is_told_apart(site: &Site) -> Result<()> {
+pub(crate) async fn what_is_refused_in_one_word_is_told_apart(site: &ProjectUser) -> Result<()> {
     let (user, password) = (site.user.as_str(), site.password.as_str());
     assert_eq!(
         site.refused(user, "wrong", user).await,
@@ -161,7 +161,7 @@ pub(crate) async fn what_is_refused_in_one_word_is_told_apart(site: &Site) -> Re
     admin.call(Call::delete(Service::Identity, "clean up", path)).await?;
     assert!(
         told.contains(&format!(
-            "but user {lonely:?} of domain default has no role in any project; let an administrator"
+            "but user {lonely:?} of domain default has no role in any project; as an administrator, run: openstack role add"
         )),
         "{told}"
     );
@@ -171,7 +171,7 @@ pub(crate) async fn what_is_refused_in_one_word_is_told_apart(site: &Site) -> Re
 /// Of an application credential: wrong in its secret, expired, or not there. Made with `expires_at`, it is waited for
 /// with `expire`.
 pub(crate) async fn a_credential_that_ended_is_told(
-    site: &Site,
+    site: &ProjectUser,
     expires_at: &str,
     expire: impl AsyncFnOnce(&str),
 ) -> Result<()> {
@@ -182,7 +182,7 @@ pub(crate) async fn a_credential_that_ended_is_told(
         made(&cloud, &path, json!({"application_credential": body}), "application_credential").await?;
     let id = text(&credential, "id");
     site.by_credential(id, "s3cret").await?;
-    let ended = "sign in: Keystone does not take the application credential: it has expired, or its secret is wrong; \
+    let ended = "sign in: Keystone rejects the application credential: it has expired, or its secret is wrong; \
                  see `openstack application credential list`; make another with `openstack application credential \
                  create`";
     assert_eq!(told(site.by_credential(id, "wrong").await), ended);

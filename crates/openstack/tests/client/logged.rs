@@ -8,12 +8,12 @@ use std::{
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]
-pub(crate) struct Logged(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Logged {
+impl CapturedLog {
     /// Until the guard goes. The runtime of a test, and with it all its tasks, are on the test's own thread.
-    pub(crate) fn start() -> (Logged, tracing::subscriber::DefaultGuard) {
-        let logged = Logged::default();
+    pub(crate) fn start() -> (CapturedLog, tracing::subscriber::DefaultGuard) {
+        let logged = CapturedLog::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::DEBUG)
             .with_writer(logged.clone())
@@ -32,7 +32,7 @@ impl Logged {
     }
 }
 
-impl io::Write for Logged {
+impl io::Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
@@ -42,10 +42,10 @@ impl io::Write for Logged {
     }
 }
 
-impl<'a> MakeWriter<'a> for Logged {
-    type Writer = Logged;
+impl<'a> MakeWriter<'a> for CapturedLog {
+    type Writer = CapturedLog;
 
-    fn make_writer(&'a self) -> Logged {
+    fn make_writer(&'a self) -> CapturedLog {
         self.clone()
     }
 }

@@ -8,7 +8,7 @@ use seaway_openstack::{Cloud, Source};
 use crate::{
     again,
     keystone::{credentials, grant, granted, quick},
-    scripted::{Act, Scripted},
+    scripted::{ScriptedReply, ScriptedServer},
 };
 
 const AUTH_URL: &str = "SEAWAY_TEST_AUTH_URL";
@@ -30,8 +30,9 @@ fn sign_in(auth_url: &str, proxy: &str, no_proxy: &str) -> Output {
 
 #[test]
 fn a_proxy_of_the_environment_is_used() {
-    let proxy =
-        Scripted::start(|_| Act::JsonWith(201, ("x-subject-token", "t"), grant("http://keystone.example")));
+    let proxy = ScriptedServer::start(|_| {
+        ScriptedReply::JsonWith(201, ("x-subject-token", "t"), grant("http://keystone.example"))
+    });
     let output = sign_in("http://keystone.example:5000/v3", &proxy.url(), "");
     assert!(output.status.success(), "{output:?}");
     let paths: Vec<String> = proxy.seen().into_iter().map(|it| it.path).collect();
@@ -40,7 +41,7 @@ fn a_proxy_of_the_environment_is_used() {
 
 #[test]
 fn a_proxy_that_does_not_connect_is_named() {
-    let proxy = Scripted::start(|_| Act::Html(403, "<html>no"));
+    let proxy = ScriptedServer::start(|_| ScriptedReply::Html(403, "<html>no"));
     let output = sign_in("https://keystone.example:5000/v3", &proxy.url(), "");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let line = "the proxy of this environment does not connect to keystone.example:5000; see https_proxy and no_proxy \
@@ -50,8 +51,8 @@ fn a_proxy_that_does_not_connect_is_named() {
 
 #[test]
 fn the_loopback_is_not_asked_of_a_proxy() {
-    let proxy = Scripted::start(|_| Act::HangUp);
-    let server = Scripted::start(granted);
+    let proxy = ScriptedServer::start(|_| ScriptedReply::HangUp);
+    let server = ScriptedServer::start(granted);
     let output = sign_in(&format!("{}/v3", server.url()), &proxy.url(), "");
     assert!(output.status.success(), "{output:?}");
     assert!(proxy.seen().is_empty(), "{:?}", proxy.seen());

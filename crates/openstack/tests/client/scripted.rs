@@ -14,7 +14,7 @@ use std::{
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedServer {
     address: SocketAddr,
     tls: bool,
     seen: Arc<Mutex<Vec<Request>>>,
@@ -30,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-pub(crate) enum Act {
+pub(crate) enum ScriptedReply {
     Json(u16, Value),
     /// With a header more.
     JsonWith(u16, (&'static str, &'static str), Value),
@@ -42,24 +42,24 @@ pub(crate) enum Act {
     HangUp,
 }
 
-impl Scripted {
-    pub(crate) fn start(act: impl Fn(&Request) -> Act + Send + Sync + 'static) -> Scripted {
-        Scripted::serve(None, act)
+impl ScriptedServer {
+    pub(crate) fn start(act: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static) -> ScriptedServer {
+        ScriptedServer::serve(None, act)
     }
 
     pub(crate) fn start_tls(
         config: ServerConfig,
-        act: impl Fn(&Request) -> Act + Send + Sync + 'static,
-    ) -> Scripted {
-        Scripted::serve(Some(Arc::new(config)), act)
+        act: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+    ) -> ScriptedServer {
+        ScriptedServer::serve(Some(Arc::new(config)), act)
     }
 
     fn serve(
         tls: Option<Arc<ServerConfig>>,
-        act: impl Fn(&Request) -> Act + Send + Sync + 'static,
-    ) -> Scripted {
+        act: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+    ) -> ScriptedServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on the loopback");
-        let scripted = Scripted {
+        let scripted = ScriptedServer {
             address: listener.local_addr().expect("it is bound"),
             tls: tls.is_some(),
             seen: Arc::default(),
@@ -98,7 +98,7 @@ impl Scripted {
     }
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         // The thread waits for somebody to come.
@@ -113,7 +113,7 @@ fn converse(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
     seen: &Mutex<Vec<Request>>,
-    act: &dyn Fn(&Request) -> Act,
+    act: &dyn Fn(&Request) -> ScriptedReply,
 ) -> io::Result<()> {
     let socket = stream.try_clone()?;
     let mut conversation: Box<dyn Conversation> = match tls {
@@ -130,22 +130,22 @@ fn converse(
     };
     seen.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
     let written = match act(&request) {
-        Act::Json(status, body) => {
+        ScriptedReply::Json(status, body) => {
             reply(status, &["content-type: application/json".into()], &body.to_string())
         }
-        Act::JsonWith(status, (name, value), body) => reply(
+        ScriptedReply::JsonWith(status, (name, value), body) => reply(
             status,
             &["content-type: application/json".into(), format!("{name}: {value}")],
             &body.to_string(),
         ),
-        Act::Html(status, page) => reply(status, &["content-type: text/html".into()], page),
-        Act::Raw(bytes) => bytes,
-        Act::Stall => {
+        ScriptedReply::Html(status, page) => reply(status, &["content-type: text/html".into()], page),
+        ScriptedReply::Raw(bytes) => bytes,
+        ScriptedReply::Stall => {
             // Ends when the client has lost its patience.
             _ = conversation.read(&mut [0]);
             return Ok(());
         }
-        Act::HangUp => Vec::new(),
+        ScriptedReply::HangUp => Vec::new(),
     };
     conversation.write_all(&written)?;
     conversation.flush()?;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     again,
     keystone::{PASSWORD, TOKEN, credentials, granted, quick, signs_in, unauthorized},
-    scripted::{Act, Scripted},
+    scripted::{ScriptedReply, ScriptedServer},
 };
 
 /// Not a test of itself: what the other one runs.
@@ -24,16 +24,16 @@ async fn a_process_that_logs_all_there_is() {
         .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
         .init();
     let turn = AtomicUsize::new(0);
-    let server = Scripted::start(move |request| {
+    let server = ScriptedServer::start(move |request| {
         if signs_in(request) {
             return granted(request);
         }
         match turn.fetch_add(1, Ordering::SeqCst) {
-            0 => Act::Json(503, json!(null)),
+            0 => ScriptedReply::Json(503, json!(null)),
             1 => unauthorized(),
-            2 => Act::Json(200, json!({"networks": []})),
-            3 => Act::HangUp,
-            _ => Act::Html(200, "<html>"),
+            2 => ScriptedReply::Json(200, json!({"networks": []})),
+            3 => ScriptedReply::HangUp,
+            _ => ScriptedReply::Html(200, "<html>"),
         }
     });
     let given = credentials(&format!("{}/v3", server.url()));

@@ -16,10 +16,10 @@ use serde_json::json;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    counted::Counted,
-    hurried::Hurried,
+    counted::RecordedMetrics,
+    hurried::FastClock,
     keystone::{base, connect, grant, granted, quick, signs_in, unauthorized},
-    scripted::{Act, Request, Scripted},
+    scripted::{Request, ScriptedReply, ScriptedServer},
 };
 
 pub(crate) fn networks() -> Call {
@@ -34,23 +34,23 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn act(&self, request: &Request) -> Act {
+    fn act(&self, request: &Request) -> ScriptedReply {
         if signs_in(request) {
             let number = self.given.fetch_add(1, Ordering::SeqCst) + 1;
             let token: &'static str = format!("t{number}").leak();
-            return Act::JsonWith(201, ("x-subject-token", token), grant(&base(request)));
+            return ScriptedReply::JsonWith(201, ("x-subject-token", token), grant(&base(request)));
         }
         let token = request.headers.get("x-auth-token").and_then(|it| it.strip_prefix('t')?.parse().ok());
         if token.is_some_and(|it: usize| it >= self.good.load(Ordering::SeqCst)) {
-            Act::Json(200, json!({"networks": []}))
+            ScriptedReply::Json(200, json!({"networks": []}))
         } else {
             unauthorized()
         }
     }
 
-    fn serve(&self) -> Scripted {
+    fn serve(&self) -> ScriptedServer {
         let tokens = self.clone();
-        Scripted::start(move |request| tokens.act(request))
+        ScriptedServer::start(move |request| tokens.act(request))
     }
 
     /// What has been given so far is revoked.
@@ -78,8 +78,8 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect(what);
 }
 
-pub(crate) fn hurried() -> (Arc<Hurried>, Settings) {
-    let clock = Arc::new(Hurried::new());
+pub(crate) fn hurried() -> (Arc<FastClock>, Settings) {
+    let clock = Arc::new(FastClock::new());
     (clock.clone(), Settings { clock, ..quick() })
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn hurried() -> (Arc<Hurried>, Settings) {
 async fn a_token_that_ends_in_the_middle_of_a_hundred_calls_costs_one_sign_in() {
     let tokens = Tokens::default();
     let server = tokens.serve();
-    let counted = Counted::default();
+    let counted = RecordedMetrics::default();
     let cloud = connect(&server, Settings { metrics: counted.metrics(), ..quick() }).await.expect("let in");
     assert!(all(&cloud, 20).await.iter().all(Result::is_ok));
     tokens.revoke();
@@ -102,7 +102,7 @@ async fn who_hears_late_that_a_token_ended_takes_the_one_that_others_got() {
     let (released, late) = (std::sync::Mutex::new(released), "/network/v2.0/late");
     let server = {
         let tokens = tokens.clone();
-        Scripted::start(move |request| {
+        ScriptedServer::start(move |request| {
             if request.path == late && request.headers["x-auth-token"] == "t1" {
                 _ = released.lock().expect("one call").recv();
             }
@@ -130,7 +130,7 @@ async fn a_hundred_callers_do_not_lock_the_account_of_a_wrong_password() {
     let revoked = Arc::new(AtomicUsize::new(0));
     let server = {
         let (tokens, revoked) = (tokens.clone(), revoked.clone());
-        Scripted::start(move |request| match revoked.load(Ordering::SeqCst) {
+        ScriptedServer::start(move |request| match revoked.load(Ordering::SeqCst) {
             0 => tokens.act(request),
             _ => unauthorized(),
         })
@@ -149,7 +149,8 @@ async fn a_hundred_callers_do_not_lock_the_account_of_a_wrong_password() {
 
 #[tokio::test]
 async fn a_service_that_takes_no_token_does_not_make_us_sign_in_without_end() {
-    let server = Scripted::start(|request| if signs_in(request) { granted(request) } else { unauthorized() });
+    let server =
+        ScriptedServer::start(|request| if signs_in(request) { granted(request) } else { unauthorized() });
     // A second later another token would be asked for.
     let cloud = connect(&server, hurried().1).await.expect("let in");
     for _ in 0..20 {
@@ -190,8 +191,8 @@ async fn a_keystone_that_is_away_leaves_the_old_token_in_use() {
     let (tokens, away) = (Tokens::default(), Arc::new(AtomicUsize::new(0)));
     let server = {
         let (tokens, away) = (tokens.clone(), away.clone());
-        Scripted::start(move |request| match (signs_in(request), away.load(Ordering::SeqCst)) {
-            (true, 1) => Act::Json(503, json!(null)),
+        ScriptedServer::start(move |request| match (signs_in(request), away.load(Ordering::SeqCst)) {
+            (true, 1) => ScriptedReply::Json(503, json!(null)),
             _ => tokens.act(request),
         })
     };
@@ -205,37 +206,37 @@ async fn a_keystone_that_is_away_leaves_the_old_token_in_use() {
 }
 
 /// Lets in whoever has this password, and forgets all tokens when another one is set.
-pub(crate) struct Door {
-    pub(crate) server: Scripted,
+pub(crate) struct PasswordServer {
+    pub(crate) server: ScriptedServer,
     pub(crate) password: watch::Sender<&'static str>,
 }
 
-impl Door {
-    pub(crate) fn new(password: &'static str) -> Door {
+impl PasswordServer {
+    pub(crate) fn new(password: &'static str) -> PasswordServer {
         let (sender, current) = watch::channel(password);
-        let server = Scripted::start(move |request| {
+        let server = ScriptedServer::start(move |request| {
             let current = *current.borrow();
             if !signs_in(request) {
                 return match request.headers.get("x-auth-token") {
-                    Some(token) if token == current => Act::Json(200, json!({"networks": []})),
+                    Some(token) if token == current => ScriptedReply::Json(200, json!({"networks": []})),
                     _ => unauthorized(),
                 };
             }
             match request.body.pointer("/auth/identity/password/user/password") {
                 Some(given) if given == current => {
-                    Act::JsonWith(201, ("x-subject-token", current), grant(&base(request)))
+                    ScriptedReply::JsonWith(201, ("x-subject-token", current), grant(&base(request)))
                 }
                 _ => unauthorized(),
             }
         });
-        Door { server, password: sender }
+        PasswordServer { server, password: sender }
     }
 
     pub(crate) fn write(&self, file: &Path, password: &str) {
         self.write_for(&self.server, file, password);
     }
 
-    fn write_for(&self, server: &Scripted, file: &Path, password: &str) {
+    fn write_for(&self, server: &ScriptedServer, file: &Path, password: &str) {
         fs::create_dir_all(file.parent().expect("a folder")).expect("made");
         let text = format!(
             "clouds:\n  demo:\n    auth:\n      auth_url: {}/v3\n      username: demo\n      password: {password}\n      \
@@ -255,9 +256,9 @@ impl Door {
 #[tokio::test]
 async fn a_password_changed_under_way_is_picked_up_when_the_old_one_ends() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
+    let (door, file) = (PasswordServer::new("old"), folder.path().join("clouds.yaml"));
     door.write(&file, "old");
-    let cloud = Cloud::connect(Door::source(&file), quick()).await.expect("let in");
+    let cloud = Cloud::connect(PasswordServer::source(&file), quick()).await.expect("let in");
     cloud.call(networks()).await.expect("works");
     door.password.send_replace("new");
     door.write(&file, "new");
@@ -271,10 +272,10 @@ async fn a_password_changed_under_way_is_picked_up_when_the_old_one_ends() {
 #[tokio::test]
 async fn new_credentials_are_tried_while_the_old_ones_are_in_use() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
+    let (door, file) = (PasswordServer::new("old"), folder.path().join("clouds.yaml"));
     door.write(&file, "old");
     let (clock, settings) = hurried();
-    let cloud = Cloud::connect(Door::source(&file), settings).await.expect("let in");
+    let cloud = Cloud::connect(PasswordServer::source(&file), settings).await.expect("let in");
 
     // Somebody mistypes it: nothing happens to those who call.
     door.write(&file, "mistyped");
@@ -295,10 +296,10 @@ async fn new_credentials_are_tried_while_the_old_ones_are_in_use() {
 #[tokio::test]
 async fn a_file_that_breaks_under_way_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
+    let (door, file) = (PasswordServer::new("old"), folder.path().join("clouds.yaml"));
     door.write(&file, "old");
     let (clock, settings) = hurried();
-    let cloud = Cloud::connect(Door::source(&file), settings).await.expect("let in");
+    let cloud = Cloud::connect(PasswordServer::source(&file), settings).await.expect("let in");
     for broken in ["clouds: [", "", "clouds:\n  other: {}\n"] {
         fs::write(&file, broken).expect("written");
         clock.advance(Duration::from_secs(15));
@@ -315,20 +316,21 @@ async fn a_file_that_breaks_under_way_changes_nothing() {
 #[tokio::test]
 async fn a_keystone_that_stalls_keeps_nobody_longer_than_a_call_may_take() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (door, file) = (Arc::new(Door::new("old")), folder.path().join("clouds.yaml"));
+    let (door, file) = (Arc::new(PasswordServer::new("old")), folder.path().join("clouds.yaml"));
     let stalls = Arc::new(AtomicUsize::new(0));
     let server = {
         let stalls = stalls.clone();
-        Scripted::start(move |request| match (signs_in(request), stalls.load(Ordering::SeqCst)) {
+        ScriptedServer::start(move |request| match (signs_in(request), stalls.load(Ordering::SeqCst)) {
             (true, 0) => granted(request),
-            (true, _) => Act::Stall,
+            (true, _) => ScriptedReply::Stall,
             (false, _) => unauthorized(),
         })
     };
     door.write_for(&server, &file, "old");
     let may_take = Duration::from_secs(6);
     let timing = Timing { attempt: may_take, call: may_take, ..quick().timing };
-    let cloud = Cloud::connect(Door::source(&file), Settings { timing, ..quick() }).await.expect("let in");
+    let cloud =
+        Cloud::connect(PasswordServer::source(&file), Settings { timing, ..quick() }).await.expect("let in");
     stalls.store(1, Ordering::SeqCst);
     door.write_for(&server, &file, "new");
     let start = std::time::Instant::now();

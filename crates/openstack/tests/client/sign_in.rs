@@ -11,14 +11,14 @@ use seaway_testkit::cloud::{Cloud as Fake, IdentityVersions};
 use serde_json::{Value, json};
 
 use crate::{
-    counted::Counted,
+    counted::RecordedMetrics,
     keystone::quick,
-    kinds::{self, Site},
+    kinds::{self, ProjectUser},
 };
 
-fn site(fake: &Fake) -> Site {
+fn site(fake: &Fake) -> ProjectUser {
     fake.add_project("shop", "shop-pw", &["member", "load-balancer_member"]);
-    Site { auth_url: fake.auth_url(), user: "shop".into(), password: "shop-pw".into() }
+    ProjectUser { auth_url: fake.auth_url(), user: "shop".into(), password: "shop-pw".into() }
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_token_made_elsewhere_signs_in() -> Result<()> {
 #[tokio::test]
 async fn a_token_that_ends_under_way_is_renewed_for_all_services() -> Result<()> {
     let fake = Fake::start();
-    let counted = Counted::default();
+    let counted = RecordedMetrics::default();
     let settings = Settings { metrics: counted.metrics(), ..quick() };
     let source = Source::Given(Credentials::password(&fake.auth_url(), "demo", "demopw", "demo"));
     let cloud = Cloud::connect(source, settings).await?;

@@ -11,7 +11,7 @@ use crate::{
     again,
     certificates::Authority,
     keystone::{credentials, grant, granted, quick},
-    scripted::{Act, Scripted},
+    scripted::{ScriptedReply, ScriptedServer},
     trouble::{SOON, check},
 };
 
@@ -20,9 +20,9 @@ async fn over_tls(
     config: rustls::ServerConfig,
     adjust: impl FnOnce(&mut Credentials),
 ) -> (String, Option<Error>) {
-    let server = Scripted::start_tls(config, |request| {
+    let server = ScriptedServer::start_tls(config, |request| {
         let host = request.headers.get("host").map(String::as_str).unwrap_or_default();
-        Act::JsonWith(201, ("x-subject-token", "t"), grant(&format!("https://{host}")))
+        ScriptedReply::JsonWith(201, ("x-subject-token", "t"), grant(&format!("https://{host}")))
     });
     let mut credentials = credentials(&format!("{}/v3", server.url()));
     adjust(&mut credentials);
@@ -153,7 +153,7 @@ fn a_system_without_authorities_speaks_http_and_believes_nobody() {
 #[tokio::test]
 #[ignore = "run by another test, where the system has no authorities"]
 async fn in_a_process_without_authorities() {
-    let plain = Scripted::start(granted);
+    let plain = ScriptedServer::start(granted);
     let credentials = credentials(&format!("{}/v3", plain.url()));
     Cloud::connect(Source::Given(credentials), quick()).await.expect("let in");
     let (_, error) = over_tls(Authority::new().signs("127.0.0.1").serve(None), |_| {}).await;
@@ -162,7 +162,7 @@ async fn in_a_process_without_authorities() {
 
 #[tokio::test]
 async fn http_where_tls_is_spoken_and_the_other_way_round_say_so() {
-    let plain = Scripted::start(granted);
+    let plain = ScriptedServer::start(granted);
     let at = plain.address();
     let start = Instant::now();
     let source = Source::Given(credentials(&format!("https://{at}/v3")));
@@ -175,7 +175,7 @@ async fn http_where_tls_is_spoken_and_the_other_way_round_say_so() {
             "sign in: {at} does not speak TLS; if it speaks plain HTTP, write http:// in auth_url (as given)"
         ),
     );
-    let tls = Scripted::start_tls(Authority::new().signs("127.0.0.1").serve(None), granted);
+    let tls = ScriptedServer::start_tls(Authority::new().signs("127.0.0.1").serve(None), granted);
     let at = tls.address();
     let start = Instant::now();
     let source = Source::Given(credentials(&format!("http://{at}/v3")));

@@ -14,7 +14,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{
     keystone::{PASSWORD, connect, credentials, granted, impatient, quick, signs_in, unauthorized},
-    scripted::{Act, Request, Scripted},
+    scripted::{Request, ScriptedReply, ScriptedServer},
 };
 
 /// More than any of these situations may take, attempts, pauses and all; and less than patience lasts.
@@ -38,7 +38,11 @@ pub(crate) fn check(start: Instant, error: &Error, class: &Class, line: &str) {
 }
 
 /// Signing in to this server ends so; `{at}` stands for its address.
-async fn sign_in_fails(class: Class, line: &str, act: impl Fn(&Request) -> Act + Send + Sync + 'static) {
+async fn sign_in_fails(
+    class: Class,
+    line: &str,
+    act: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+) {
     sign_in_fails_with(quick(), class, line, act).await;
 }
 
@@ -46,9 +50,9 @@ async fn sign_in_fails_with(
     settings: Settings,
     class: Class,
     line: &str,
-    act: impl Fn(&Request) -> Act + Send + Sync + 'static,
+    act: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) {
-    let server = Scripted::start(act);
+    let server = ScriptedServer::start(act);
     let start = Instant::now();
     let error = connect(&server, settings).await.err().expect("not let in");
     check(start, &error, &class, &line.replace("{at}", &server.address().to_string()));
@@ -59,15 +63,15 @@ async fn call_fails(
     call: Call,
     class: Class,
     line: &str,
-    act: impl Fn(&Request) -> Act + Send + Sync + 'static,
+    act: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) {
     let server =
-        Scripted::start(move |request| if signs_in(request) { granted(request) } else { act(request) });
+        ScriptedServer::start(move |request| if signs_in(request) { granted(request) } else { act(request) });
     let cloud = connect(&server, quick()).await.expect("let in");
     fails(&server, &cloud, call, class, line).await;
 }
 
-async fn fails(server: &Scripted, cloud: &Cloud, call: Call, class: Class, line: &str) {
+async fn fails(server: &ScriptedServer, cloud: &Cloud, call: Call, class: Class, line: &str) {
     let start = Instant::now();
     let error = cloud.call(call).await.expect_err("trouble");
     check(start, &error, &class, &line.replace("{at}", &server.address().to_string()));
@@ -75,7 +79,10 @@ async fn fails(server: &Scripted, cloud: &Cloud, call: Call, class: Class, line:
 
 /// A call to a cloud that says nothing ends so.
 async fn call_stalls(call: Call, class: Class, line: &str) {
-    let server = Scripted::start(|request| if signs_in(request) { granted(request) } else { Act::Stall });
+    let server =
+        ScriptedServer::start(
+            |request| if signs_in(request) { granted(request) } else { ScriptedReply::Stall },
+        );
     // Whoever is impatient may have to knock more than once.
     let until = Instant::now() + SOON;
     let cloud = loop {
@@ -94,25 +101,25 @@ async fn signing_in_to_what_is_no_keystone_says_so() {
     sign_in_fails(
         Class::NotOpenStack,
         &format!("sign in: http://{{at}}/v3/auth/tokens answered with a web page, \"Log in\" (200); {fix}"),
-        |_| Act::Html(200, "<html><title>Log in</title>"),
+        |_| ScriptedReply::Html(200, "<html><title>Log in</title>"),
     )
     .await;
     sign_in_fails(
         Class::NotOpenStack,
         &format!("sign in: http://{{at}}/v3/auth/tokens answered with a web page (404); {fix}"),
-        |_| Act::Html(404, "<html>"),
+        |_| ScriptedReply::Html(404, "<html>"),
     )
     .await;
     sign_in_fails(
         Class::NotOpenStack,
         &format!("sign in: http://{{at}}/v3/auth/tokens redirects to https://elsewhere/ (302); {fix}"),
-        |_| Act::JsonWith(302, ("location", "https://elsewhere/"), json!(null)),
+        |_| ScriptedReply::JsonWith(302, ("location", "https://elsewhere/"), json!(null)),
     )
     .await;
     sign_in_fails(
         Class::NotOpenStack,
         &format!("sign in: http://{{at}}/v3/auth/tokens answered with something else (200); {fix}"),
-        |_| Act::Json(200, json!({"hello": "world"})),
+        |_| ScriptedReply::Json(200, json!({"hello": "world"})),
     )
     .await;
 }
@@ -123,13 +130,13 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
         Class::Busy,
         "sign in: a web page came instead of an answer of Keystone (503); the proxy in front of Keystone gets no reply \
          from it: ask its operators whether it runs",
-        |_| Act::Html(503, "<html>busy"),
+        |_| ScriptedReply::Html(503, "<html>busy"),
     )
     .await;
     sign_in_fails(
         Class::Broken,
         "sign in: Keystone answered 500; Keystone failed internally: its operators find the cause in the log of Keystone",
-        |_| Act::Json(500, json!({})),
+        |_| ScriptedReply::Json(500, json!({})),
     )
     .await;
     // In its own form, as a Keystone with a limit of its own says it: not a matter of the password.
@@ -148,7 +155,10 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
     ] {
         let line = format!("sign in: not now (Keystone {status}){fix}");
         sign_in_fails(class, &line, move |_| {
-            Act::Json(status, json!({"error": {"code": status, "message": "not now", "title": "Not Now"}}))
+            ScriptedReply::Json(
+                status,
+                json!({"error": {"code": status, "message": "not now", "title": "Not Now"}}),
+            )
         })
         .await;
     }
@@ -156,28 +166,28 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
         impatient(),
         Class::Timeout,
         "sign in: {at} did not reply within 0.5 s; the service behind it is stuck or overloaded: ask its operators",
-        |_| Act::Stall,
+        |_| ScriptedReply::Stall,
     )
     .await;
     sign_in_fails(
         Class::CutShort,
         "sign in: the reply of {at} broke off after 12 bytes; if this continues, look for a proxy in between that \
          cuts long or slow replies",
-        |_| Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{\"token\": {\"".to_vec()),
+        |_| ScriptedReply::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{\"token\": {\"".to_vec()),
     )
     .await;
     sign_in_fails(
         Class::CutShort,
         "sign in: the reply of {at} broke off after 12 bytes; if this continues, look for a proxy in between that \
          cuts long or slow replies",
-        |_| Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n\r\n{\"token\": {\"".to_vec()),
+        |_| ScriptedReply::Raw(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n\r\n{\"token\": {\"".to_vec()),
     )
     .await;
     sign_in_fails(
         Class::Unreachable,
         "sign in: {at} ended the connection before it replied; if this continues, look at proxies in between, and at \
          auth_url (as given)",
-        |_| Act::HangUp,
+        |_| ScriptedReply::HangUp,
     )
     .await;
 }
@@ -197,18 +207,18 @@ async fn refused_credentials_say_what_to_check() {
          user password set`), and write it into the credentials",
         |_| {
             let message = "The password is expired and needs to be changed for user: u1.";
-            Act::Json(401, json!({"error": {"code": 401, "message": message, "title": "Unauthorized"}}))
+            ScriptedReply::Json(401, json!({"error": {"code": 401, "message": message, "title": "Unauthorized"}}))
         },
     )
     .await;
 
-    let server = Scripted::start(|_| unauthorized());
+    let server = ScriptedServer::start(|_| unauthorized());
     let which = ApplicationCredential::Id("a1".into());
     let proof = AuthMethod::ApplicationCredential { which, secret: PASSWORD.into() };
     let source = Source::Given(Credentials::new(&server.url(), proof, Scope::Unsaid));
     let start = Instant::now();
     let error = Cloud::connect(source, quick()).await.err().expect("not let in");
-    let line = "sign in: Keystone does not take the application credential: it has expired, or its secret is wrong; \
+    let line = "sign in: Keystone rejects the application credential: it has expired, or its secret is wrong; \
                 see `openstack application credential list`; make another with `openstack application credential \
                 create`";
     check(start, &error, &Class::Credentials, line);
@@ -234,7 +244,7 @@ async fn an_address_where_nobody_answers_says_so() {
         ),
     )
     .await;
-    let full = Full::new();
+    let full = UnresponsiveListener::new();
     let at = full.address;
     fails(
         impatient(),
@@ -264,14 +274,14 @@ async fn an_address_where_nobody_answers_says_so() {
 }
 
 /// Listens, and takes nobody in: what is sent there is dropped, as by a firewall.
-struct Full {
+struct UnresponsiveListener {
     address: SocketAddr,
     _listener: Socket,
     _waiting: Vec<Socket>,
 }
 
-impl Full {
-    fn new() -> Full {
+impl UnresponsiveListener {
+    fn new() -> UnresponsiveListener {
         let (listener, address) = bound();
         listener.listen(0).expect("it listens");
         let mut waiting = Vec::new();
@@ -280,7 +290,7 @@ impl Full {
             let taken = client.connect_timeout(&address.into(), Duration::from_secs(1)).is_ok();
             waiting.push(client);
             if !taken {
-                return Full { address, _listener: listener, _waiting: waiting };
+                return UnresponsiveListener { address, _listener: listener, _waiting: waiting };
             }
             assert!(waiting.len() < 64, "its line never gets full");
         }
@@ -307,7 +317,7 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
         "list networks: instead of Neutron, a web page (\"Welcome to nginx!\") answered (200); a proxy or another \
          program answers at the address of Neutron in the catalog: check https_proxy and no_proxy, or set \
          `network_endpoint_override`",
-        |_| Act::Html(200, "<!DOCTYPE html><title>Welcome to nginx!</title>"),
+        |_| ScriptedReply::Html(200, "<!DOCTYPE html><title>Welcome to nginx!</title>"),
     )
     .await;
     call_fails(
@@ -315,7 +325,7 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
         Class::CutShort,
         "list networks: the reply of {at} broke off after 13 bytes; if this continues, look for a proxy in between \
          that cuts long or slow replies",
-        |_| Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"networks\": ".to_vec()),
+        |_| ScriptedReply::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"networks\": ".to_vec()),
     )
     .await;
     call_stalls(
@@ -333,12 +343,12 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
                 "list networks: a web page (\"Oh no\") came instead of an answer of Neutron ({status}); the proxy in \
                  front of Neutron gets no reply from it: ask its operators whether it runs"
             ),
-            move |_| Act::Html(status, "<html><title>Oh no</title>"),
+            move |_| ScriptedReply::Html(status, "<html><title>Oh no</title>"),
         )
         .await;
     }
     call_fails(networks(), Class::NotFound, "list networks: no such thing (Neutron 404)", |_| {
-        Act::Json(
+        ScriptedReply::Json(
             404,
             json!({"NeutronError": {"type": "NotFound", "message": "no such thing.", "detail": ""}}),
         )
@@ -356,35 +366,36 @@ async fn a_write_of_which_nobody_knows_the_outcome_is_lost() {
         Class::Lost,
         "make a port: {at} ended the connection before it replied; if this continues, look at proxies in between, and \
          at the catalog",
-        |_| Act::HangUp,
+        |_| ScriptedReply::HangUp,
     )
     .await;
     for status in [500, 502, 504] {
         let line = format!(
             "make a port: Neutron answered {status}; Neutron failed internally: its operators find the cause in the log of Neutron"
         );
-        call_fails(new_port(), Class::Lost, &line, move |_| Act::Json(status, json!(null))).await;
+        call_fails(new_port(), Class::Lost, &line, move |_| ScriptedReply::Json(status, json!(null))).await;
     }
     // It was done, whatever became of the reply.
     for act in [
-        || Act::Html(200, "<html><title>Log in</title>"),
-        || Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\nwhat".to_vec()),
-        || Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{".to_vec()),
+        || ScriptedReply::Html(200, "<html><title>Log in</title>"),
+        || ScriptedReply::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\nwhat".to_vec()),
+        || ScriptedReply::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{".to_vec()),
     ] {
-        let server = Scripted::start(move |request| if signs_in(request) { granted(request) } else { act() });
+        let server =
+            ScriptedServer::start(move |request| if signs_in(request) { granted(request) } else { act() });
         let cloud = connect(&server, quick()).await.expect("let in");
         let error = cloud.call(new_port()).await.expect_err("nothing to understand");
         assert_eq!((error.class(), error.retry()), (&Class::Lost, Retry::AfterLooking), "{error}");
     }
     call_fails(new_port(), Class::Invalid, "make a port: bad (Neutron 400)", |_| {
-        Act::Json(400, json!({"NeutronError": "bad"}))
+        ScriptedReply::Json(400, json!({"NeutronError": "bad"}))
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_missing_service_and_a_wrong_region_are_told_with_what_there_is() {
-    let server = Scripted::start(granted);
+    let server = ScriptedServer::start(granted);
     let cloud = connect(&server, quick()).await.expect("let in");
     let error = cloud.call(Call::get(Service::KeyManager, "list secrets", "/secrets")).await.unwrap_err();
     check(

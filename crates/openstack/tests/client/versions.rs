@@ -13,13 +13,13 @@ use serde_json::json;
 
 use crate::{
     keystone::{connect, granted_as, signs_in, unauthorized},
-    logged::Logged,
-    scripted::{Act, Scripted},
+    logged::CapturedLog,
+    scripted::{ScriptedReply, ScriptedServer},
     session::{hurried, networks},
 };
 
-fn list() -> Act {
-    Act::Json(200, json!({"versions": [{"id": "v2.0", "status": "CURRENT"}]}))
+fn list() -> ScriptedReply {
+    ScriptedReply::Json(200, json!({"versions": [{"id": "v2.0", "status": "CURRENT"}]}))
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn versions_are_asked_for_with_a_good_token_and_again_after_an_hour() {
     let given = Arc::new(AtomicUsize::new(0));
     let server = {
         let given = given.clone();
-        Scripted::start(move |request| match signs_in(request) {
+        ScriptedServer::start(move |request| match signs_in(request) {
             true if given.fetch_add(1, Ordering::SeqCst) == 0 => granted_as(request, "revoked"),
             true => granted_as(request, "good"),
             false if request.headers["x-auth-token"] == "revoked" => unauthorized(),
@@ -47,10 +47,13 @@ async fn versions_are_asked_for_with_a_good_token_and_again_after_an_hour() {
 
 #[tokio::test]
 async fn a_root_that_is_hidden_or_broken_leaves_the_place_below_the_version() {
-    let hidden: [fn() -> Act; 3] =
-        [|| Act::HangUp, || Act::Html(404, "<html>"), || Act::Json(500, json!(null))];
+    let hidden: [fn() -> ScriptedReply; 3] = [
+        || ScriptedReply::HangUp,
+        || ScriptedReply::Html(404, "<html>"),
+        || ScriptedReply::Json(500, json!(null)),
+    ];
     for hidden in hidden {
-        let server = Scripted::start(move |request| match request.path.as_str() {
+        let server = ScriptedServer::start(move |request| match request.path.as_str() {
             _ if signs_in(request) => granted_as(request, "t"),
             "/network/v2.0/" => list(),
             _ => hidden(),
@@ -62,8 +65,9 @@ async fn a_root_that_is_hidden_or_broken_leaves_the_place_below_the_version() {
 
 #[tokio::test]
 async fn each_call_each_list_of_versions_and_each_sign_in_has_a_span() {
-    let server = Scripted::start(|request| if signs_in(request) { granted_as(request, "t") } else { list() });
-    let (logged, _guard) = Logged::start();
+    let server =
+        ScriptedServer::start(|request| if signs_in(request) { granted_as(request, "t") } else { list() });
+    let (logged, _guard) = CapturedLog::start();
     let cloud = connect(&server, hurried().1).await.expect("let in");
     cloud.versions(Service::Network).await.expect("versions");
     cloud.call(networks()).await.expect("networks");

@@ -38,7 +38,7 @@ const JUMPS: [(&str, &str, &str); 2] = [
 
 /// Which of the states on a way whoever looks sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looks {
+pub(crate) enum PollFrequency {
     /// As seldom as requests are answered: some of them, and the last.
     Seldom,
     /// As often as there is something new: each of them.
@@ -46,16 +46,17 @@ pub(crate) enum Looks {
 }
 
 /// What differs, for a reader; nothing, if nothing does. Steps that only one of them has are told whole.
-pub(crate) fn differences(recorded: &Script, played: &Script, looks: Looks) -> String {
+pub(crate) fn differences(recorded: &Script, played: &Script, looks: PollFrequency) -> String {
     let mut text = String::new();
     let (mut before, mut now) = (steps(recorded), steps(played));
-    let mut jumps = JUMPS.iter().filter(|(of, ..)| *of == recorded.name && looks == Looks::Always).peekable();
+    let mut jumps =
+        JUMPS.iter().filter(|(of, ..)| *of == recorded.name && looks == PollFrequency::Always).peekable();
     loop {
         let (sent, was, is) = match (before.next(), now.next()) {
             (Some(before), Some(now)) if agree(before, now, looks) => continue,
             (Some(before), Some(now))
                 if before.until.is_some()
-                    && agree(before, now, Looks::Seldom)
+                    && agree(before, now, PollFrequency::Seldom)
                     && jumps.next_if(|(_, place, _)| before.sent.iter().any(|it| it == place)).is_some() =>
             {
                 continue;
@@ -87,7 +88,7 @@ pub(crate) fn steps(script: &Script) -> impl Iterator<Item = &Step> {
     script.parts.iter().filter_map(|it| if let Part::Step(step) = it { Some(&**step) } else { None })
 }
 
-fn agree(before: &Step, now: &Step, looks: Looks) -> bool {
+fn agree(before: &Step, now: &Step, looks: PollFrequency) -> bool {
     if before.sent != now.sent {
         return false;
     }
@@ -100,7 +101,7 @@ fn agree(before: &Step, now: &Step, looks: Looks) -> bool {
     if now.last() != Some(&wanted) {
         return false;
     }
-    if looks == Looks::Always {
+    if looks == PollFrequency::Always {
         let stays = |state: &&&str| passing(state.trim_end_matches('?'), wanted).is_none();
         return before.iter().filter(stays).eq(now.iter().filter(stays));
     }
@@ -180,7 +181,7 @@ fn places(text: &str, field: &str) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JUMPS, Looks, differences, has_ended, late};
+    use super::{JUMPS, PollFrequency, differences, has_ended, late};
     use crate::script::Script;
 
     const CREATED: &str = "> POST network /ports\n> {}\n< 201\n< {\"port\": 1}\n";
@@ -192,7 +193,7 @@ mod tests {
     }
 
     fn differ(recorded: &[&str], played: &[&str]) -> String {
-        differences(&script(recorded), &script(played), Looks::Seldom)
+        differences(&script(recorded), &script(played), PollFrequency::Seldom)
     }
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn a_cloud_that_does_nothing_by_chance_goes_through_every_state_but_those_known_to_pass_by() {
         let always = |recorded: &str, played: &str| {
-            differences(&script(&[recorded]), &script(&[played]), Looks::Always)
+            differences(&script(&[recorded]), &script(&[played]), PollFrequency::Always)
         };
         assert_eq!(always(WATCHED, WATCHED), "");
         assert!(!always(WATCHED, &WATCHED.replace("DOWN? BUILD? ", "")).is_empty(), "it jumps to the end");
@@ -253,9 +254,9 @@ mod tests {
             Script::parse(name, &text).expect("a script")
         };
         let (whole, jump) = (of("200? 404"), of("404"));
-        assert_eq!(differences(&whole, &jump, Looks::Always), "");
-        assert!(!differences(&whole, &of("500? 404"), Looks::Always).is_empty());
-        assert!(differences(&whole, &whole, Looks::Always).contains(why));
+        assert_eq!(differences(&whole, &jump, PollFrequency::Always), "");
+        assert!(!differences(&whole, &of("500? 404"), PollFrequency::Always).is_empty());
+        assert!(differences(&whole, &whole, PollFrequency::Always).contains(why));
     }
 
     fn lines(text: &str) -> Vec<String> {

@@ -14,19 +14,19 @@ use super::{
     script::{Action, Part, Script, Step},
     scripts,
     stage::Stage,
-    told::Run,
+    told::RunContext,
 };
 
 /// For one change to end. Amphorae take their time.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
 
-struct Play<'s> {
+struct ScriptRun<'s> {
     stage: &'s mut Stage,
     kept: BTreeMap<String, String>,
     said: String,
 }
 
-struct Got {
+struct ActualReply {
     status: u16,
     headers: reqwest::header::HeaderMap,
     body: Value,
@@ -36,7 +36,7 @@ struct Got {
 pub(crate) async fn play(mut script: Script, stage: &mut Stage) -> Result<Script> {
     let said = script.said();
     let kept = stage.known.clone();
-    let mut play = Play { stage, kept, said };
+    let mut play = ScriptRun { stage, kept, said };
     for part in &mut script.parts {
         if let Part::Step(step) = part {
             let recorded = play.step(step).await.with_context(|| step.sent.join("\n"))?;
@@ -46,7 +46,7 @@ pub(crate) async fn play(mut script: Script, stage: &mut Stage) -> Result<Script
     Ok(script)
 }
 
-impl Play<'_> {
+impl ScriptRun<'_> {
     async fn step(&mut self, step: &Step) -> Result<Vec<String>> {
         match &step.action {
             Action::Nothing => bail!("nothing is done"),
@@ -165,7 +165,7 @@ impl Play<'_> {
         Ok(self.stage.http.get(url).header("x-auth-token", token).send().await?.text().await?)
     }
 
-    async fn send(&self, step: &Step) -> Result<Got> {
+    async fn send(&self, step: &Step) -> Result<ActualReply> {
         let Action::Request { method, service, path, body } = &step.action else { bail!("no request") };
         let url = self.stage.url(service, &self.filled(path))?;
         let mut request = self.stage.http.request(method.parse()?, url).header("accept", "application/json");
@@ -197,10 +197,10 @@ impl Play<'_> {
         } else {
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         };
-        Ok(Got { status, headers, body })
+        Ok(ActualReply { status, headers, body })
     }
 
-    fn tell(&self, step: &Step, method: &str, service: &str, got: &Got) -> Result<Vec<String>> {
+    fn tell(&self, step: &Step, method: &str, service: &str, got: &ActualReply) -> Result<Vec<String>> {
         let mut first = got.status.to_string();
         if got.status >= 400 {
             let service = Service::ALL.into_iter().find(|it| it.as_str() == service).context("a service")?;
@@ -216,7 +216,7 @@ impl Play<'_> {
         }
         let mut lines = vec![first];
         let roots = self.stage.roots();
-        let run = Run { kept: &self.kept, roots: &roots, said: &self.said, in_order: step.in_order };
+        let run = RunContext { kept: &self.kept, roots: &roots, said: &self.said, in_order: step.in_order };
         match &step.only {
             _ if got.body.is_null() => {}
             None => lines.extend(run.tell(&got.body)),
@@ -240,7 +240,7 @@ impl Play<'_> {
     }
 }
 
-impl Got {
+impl ActualReply {
     /// `/listener/id` of the body, `status`, or `header:location`; `/secret_ref|id` is the end of an address.
     fn at(&self, place: &str) -> Option<String> {
         if let Some(place) = place.strip_suffix("|id") {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, mem, net::IpAddr, str::FromStr};
 use serde_json::{Map, Value};
 
 /// What is known of the run.
-pub(crate) struct Run<'r> {
+pub(crate) struct RunContext<'r> {
     pub(crate) kept: &'r BTreeMap<String, String>,
     /// Roots of services with the word that stands for each.
     pub(crate) roots: &'r [(String, String)],
@@ -19,7 +19,7 @@ pub(crate) struct Run<'r> {
 
 const WIDTH: usize = 116;
 
-impl Run<'_> {
+impl RunContext<'_> {
     pub(crate) fn tell(&self, body: &Value) -> Vec<String> {
         let mut lines = Vec::new();
         lay_out(&self.plain("", body), "", "", &mut lines);

@@ -13,8 +13,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use counted::Counted;
-use kinds::Site;
+use counted::RecordedMetrics;
+use kinds::ProjectUser;
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Environment, Service, Settings, Source,
     credentials::{IdentityVersion, Located, SourceLocation},
@@ -24,8 +24,8 @@ use serde_json::json;
 
 const AUTH_URL: &str = "http://127.0.0.1:5000/v3";
 
-fn site(project: &Project) -> Site {
-    Site { auth_url: AUTH_URL.to_owned(), user: project.name.clone(), password: project.password() }
+fn site(project: &Project) -> ProjectUser {
+    ProjectUser { auth_url: AUTH_URL.to_owned(), user: project.name.clone(), password: project.password() }
 }
 
 fn demo(auth_url: &str) -> Source {
@@ -145,7 +145,7 @@ async fn a_password_changed_under_way_costs_a_hundred_callers_one_sign_in() -> R
     let clouds = fs::read_to_string(project.clouds_yaml())?;
     write(&file, &clouds)?;
 
-    let counted = Counted::default();
+    let counted = RecordedMetrics::default();
     let settings = Settings { metrics: counted.metrics(), ..Settings::default() };
     let cloud = Cloud::connect(own(&project, &file), settings).await?;
     // Other services remember for minutes that a token was good.
@@ -159,7 +159,7 @@ async fn a_password_changed_under_way_costs_a_hundred_callers_one_sign_in() -> R
     cloud.call(Call::post(Service::Identity, "change the password", path, body)).await?;
     // With them those that it gives within the same second.
     let begun = Instant::now();
-    let site = Site { password: "a-new-one".to_owned(), ..site(&project) };
+    let site = ProjectUser { password: "a-new-one".to_owned(), ..site(&project) };
     while let Err(error) = site.enter_as(&site.user, &site.password, &site.user).await?.call(projects()).await
     {
         ensure!(begun.elapsed() < Duration::from_secs(60), error);

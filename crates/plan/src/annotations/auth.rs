@@ -120,7 +120,7 @@ fn told_header(text: &str) -> Result<Name, String> {
         || ["x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"]
             .contains(&&*plain);
     if !http::is_token(text) || is_ours || plain.starts_with("proxy-") {
-        return Err(format!("{text:?} is not a header that can be told to members"));
+        return Err(format!("{text:?} is not a header that can be passed to members"));
     }
     Ok(text.into())
 }

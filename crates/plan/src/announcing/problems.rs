@@ -110,7 +110,7 @@ impl AnnouncingObjects {
                     continue;
                 }
                 let message = format!(
-                    "{a} is not what {earlier} says ({b}) of routes for the same AddressPool {} to the same peers; the {taken} counts",
+                    "{a} differs from {earlier} ({b}), for routes of the same AddressPool {} to the same peers; the {taken} is used",
                     pool.object.name
                 );
                 let problem = Problem::new(object.clone(), Reason::Invalid, message);
@@ -269,7 +269,7 @@ fn outside_of_pools(object: &ObjectRef, it: &BgpAdvertisement, pools: &[&Address
             let ends = [range.first(), range.last()].into_iter().filter_map(|ip| aggregate(ip, length));
             let Some(outside) = ends.into_iter().find(|it| !is_within(it, pool)) else { continue };
             let message = format!(
-                "{outside} has addresses that are not of AddressPool {} ({range}); it announces none of the pool's addresses in it",
+                "{outside} contains addresses outside of AddressPool {} ({range}); no address of the pool in it is announced",
                 pool.object.name
             );
             let problem = Problem::new(object.clone(), Reason::Invalid, message).at(field);

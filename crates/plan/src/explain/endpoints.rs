@@ -16,7 +16,7 @@ use crate::{
     world::World,
 };
 
-pub(super) fn tell(
+pub(super) fn describe(
     text: &mut String,
     world: &World,
     key: &ServiceKey,
@@ -172,10 +172,10 @@ impl Scene<'_> {
         if wanted.iter().any(|(at, l4)| own.whose(*at, *l4).is_some()) {
             return Some("not used: Seaway itself listens there, which would make a loop".to_owned());
         }
-        let barred = wanted.iter().find_map(|(at, _)| own.bar(&bare(*at)));
+        let barred = wanted.iter().find_map(|(at, _)| own.forbidden_reason(&bare(*at)));
         if let Some(why) = barred {
             let reader = ServiceKey::new(self.service.meta.namespace.clone(), self.service.meta.name.clone());
-            return Some(format!("not used: it is {}", why.told_to(&reader.object())));
+            return Some(format!("not used: it is {}", why.describe_to(&reader.object())));
         }
         if self.service.local_only && endpoint.node.is_some() {
             return Some(

@@ -10,7 +10,7 @@ use seaway_model::{
     load_balancer::{HostPattern, Match, PathMatch, TextMatch},
 };
 
-use super::guest::RoutePrecedence;
+use super::attached_route::RoutePrecedence;
 
 /// What a request would have to be. Two claims that are equal are for the same requests, and only one can have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ impl RouteClaim {
         self.host.as_ref()
     }
 
-    pub(super) fn asked(&self) -> &Match {
+    pub(super) fn request_match(&self) -> &Match {
         &self.asked
     }
 }

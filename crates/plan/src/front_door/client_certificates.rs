@@ -4,7 +4,7 @@ use seaway_model::{Problem, ProblemDetail, Reason, config::FrontDoor as Settings
 
 use super::listeners::requires_client_certificates;
 use crate::{
-    admitted,
+    access_rules,
     annotations::{AUTHORITIES, CLIENTS, Protection, ServiceOptions},
     certificates::Certificates,
 };
@@ -75,7 +75,7 @@ pub(crate) fn problems(
     wishes: &ServiceOptions,
     certificates: &Certificates,
 ) -> Vec<Problem> {
-    let object = admitted::object(service);
+    let object = access_rules::object(service);
     let Some(clients) = wishes.tls.of_rules(&object.namespace).and_then(|it| it.clients) else {
         let is_idle = wishes.written.contains_key(CLIENTS) && wishes.tls.clients_optional;
         let what = "this annotation has no effect: no authorities are named";

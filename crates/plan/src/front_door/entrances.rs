@@ -16,7 +16,7 @@ use seaway_model::{
 
 use super::{
     FRONT_DOOR, FrontDoor,
-    guest::{AttachedRoute, RoutePrecedence, pool_id},
+    attached_route::{AttachedRoute, RoutePrecedence, pool_id},
     host_tls::closed,
 };
 use crate::{
@@ -137,13 +137,13 @@ impl FrontDoor {
     }
 
     pub(crate) fn leads_at(&self, entrance: Option<&Name>) -> bool {
-        self.guests.values().any(|guest| guest.is_at(entrance) && guest.leads())
+        self.guests.values().any(|guest| guest.is_at(entrance) && guest.is_attached())
     }
 
     /// The entrances at which an owner is.
     pub(crate) fn entrances_of(&self, owner: &Owner) -> Vec<Option<Name>> {
         let guest = self.ranks.get(&owner.object()).and_then(|rank| self.guests.get(rank));
-        let guest = guest.filter(|guest| guest.owner == *owner && guest.leads());
+        let guest = guest.filter(|guest| guest.owner == *owner && guest.is_attached());
         guest.map_or_else(|| vec![None], |guest| guest.entrances.clone())
     }
 
@@ -234,7 +234,7 @@ impl FrontDoor {
             true => {
                 let chosen: Vec<ObjectRef> =
                     settings.tls.certificates.iter().cloned().chain(self.ordered().cloned()).collect();
-                let through = self.through(Some(entrance));
+                let through = self.passthrough(Some(entrance));
                 self.host_names().certify(given.certificates, &objects, &chosen, through.keys().cloned())
             }
             false => given.certificates.by_name(&objects),

@@ -21,7 +21,7 @@ use seaway_model::{
 
 use super::{
     FrontDoor,
-    guest::{AttachedRoute, unavailable},
+    attached_route::{AttachedRoute, unavailable},
 };
 use crate::{annotations::AUTHORITIES, index::PlanContext};
 

@@ -14,9 +14,9 @@ use seaway_model::{
 
 use super::{
     FrontDoor,
+    attached_route::{AttachedRoute, RoutePrecedence, sent_on as sent_on_to_tls},
     claims::RouteClaim,
     entrances::{label, owner_of},
-    guest::{AttachedRoute, RoutePrecedence, sent_on as sent_on_to_tls},
     host_tls::closed,
     owner,
 };
@@ -103,7 +103,7 @@ impl FrontDoor {
     }
 
     /// Of two that claim a host, the one who has it.
-    pub(super) fn through(&self, entrance: Option<&Name>) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
+    pub(super) fn passthrough(&self, entrance: Option<&Name>) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
         let mut through = BTreeMap::new();
         for rank in &self.passing {
             let guest = self.guests.get(rank).filter(|it| it.is_at(entrance));
@@ -142,7 +142,12 @@ impl FrontDoor {
                         let ordered = self.ordered().cloned();
                         let chosen: Vec<ObjectRef> =
                             settings.tls.certificates.iter().cloned().chain(ordered).collect();
-                        owners.certify(certificates, &objects, &chosen, self.through(None).keys().cloned())
+                        owners.certify(
+                            certificates,
+                            &objects,
+                            &chosen,
+                            self.passthrough(None).keys().cloned(),
+                        )
                     }
                     false => certificates.by_name(&objects),
                 };
@@ -160,7 +165,7 @@ impl FrontDoor {
         names: &Arc<TlsByName>,
         given: PlanContext<'_>,
     ) -> Vec<Arc<Listener>> {
-        let through = self.through(entrance);
+        let through = self.passthrough(entrance);
         let owners = self.host_names();
         let is_main = entrance.is_none();
         let validations = self.validations_at(entrance);

@@ -97,7 +97,8 @@ impl FrontDoor {
         let further = door.entrances.iter().filter(|(_, it)| may_be_known(it));
         let further = further.map(|(name, settings)| (Some(name), settings));
         for (entrance, settings) in std::iter::once((None, door)).chain(further) {
-            let (provided, passed_on) = (self.provided(entrance, settings, given), self.through(entrance));
+            let (provided, passed_on) =
+                (self.provided(entrance, settings, given), self.passthrough(entrance));
             for (rank, guest) in self.guests_at(entrance) {
                 let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
                 for host in its.filter(|host| owners.may(rank.namespace(), host)) {

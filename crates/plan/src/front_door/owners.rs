@@ -173,7 +173,7 @@ impl HostOwnership {
     }
 
     /// Why it is somebody else's. Names of other namespaces are not for the users of this one.
-    pub(super) fn told_of(
+    pub(super) fn other_owner_of(
         &self,
         namespace: &Name,
         host: Option<&HostPattern>,
@@ -181,7 +181,7 @@ impl HostOwnership {
     ) -> Option<String> {
         match host {
             Some(host) => Some(self.told(host)),
-            None => self.paths.told(namespace, asked),
+            None => self.paths.other_owner_of(namespace, asked),
         }
     }
 

@@ -67,7 +67,7 @@ impl PathOwners {
     }
 
     /// For people: whose a path is that somebody else claims.
-    pub(super) fn told(&self, namespace: &Name, asked: &Match) -> Option<String> {
+    pub(super) fn other_owner_of(&self, namespace: &Name, asked: &Match) -> Option<String> {
         // Which namespace, and where below an expression, is not for this one's users.
         let (path, PathOwner { is_recorded, .. }) = self.other(namespace, asked)?;
         let why = if *is_recorded { "which claimed it first" } else { "whose object is older" };
@@ -141,7 +141,7 @@ mod tests {
         let exact = Match { path: Some(PathMatch::Exact("/shop/x".into())), ..Match::default() };
         assert!(owners.may(&shop, &exact) && !owners.may(&evil, &exact));
         assert_eq!(
-            owners.told(&evil, &exact).as_deref(),
+            owners.other_owner_of(&evil, &exact).as_deref(),
             Some("path /shop/x belongs to another namespace, whose object is older")
         );
     }

@@ -91,7 +91,7 @@ impl RecordedOwners {
     }
 
     /// All was told: what is somebody's now is as that says.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn on_synced(&mut self) {
         for now in self.by_namespace.values() {
             self.before.retain(|_, before| is_left(before, now));
         }

@@ -13,8 +13,8 @@ use seaway_model::{
 
 use super::{
     FrontDoor, FrontDoorChange,
+    attached_route::{AttachedRoute, RoutePrecedence},
     claims::RouteClaim,
-    guest::{AttachedRoute, RoutePrecedence},
     owners::HostOwnership,
     paths::path_of,
     recorded::ClaimedNames,
@@ -62,7 +62,7 @@ impl FrontDoor {
         let differs = |rank: &RoutePrecedence, guest: &AttachedRoute| {
             let namespace = rank.namespace();
             let may = |owners: &HostOwnership, claim: &RouteClaim| {
-                owners.may_ask(namespace, claim.host(), claim.asked())
+                owners.may_ask(namespace, claim.host(), claim.request_match())
             };
             guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))
                 || guest.claims.keys().any(|claim| may(before, claim) != may(now, claim))
@@ -119,8 +119,8 @@ impl FrontDoor {
     }
 
     /// All was told.
-    pub(crate) fn settle(&mut self) {
-        self.recorded.settle();
+    pub(crate) fn on_synced(&mut self) {
+        self.recorded.on_synced();
     }
 
     /// What is recorded, and what is to be: claims that nobody else has, and what a store that was set back does not know of.

@@ -9,16 +9,16 @@ use seaway_model::{
 };
 
 use super::{
+    attached_route::AttachedRoute,
+    attached_status::ignored_redirect_off,
     client_certificates::{self, CannotAsk},
     entrances::{settings, settings_of},
-    guest::AttachedRoute,
     listeners::requires_client_certificates,
+    namespace_quotas::expressions,
     patterns::{PatternCache, PatternError},
-    shares::expressions,
-    told::ignored_redirect_off,
 };
 use crate::{
-    admitted::AccessRules,
+    access_rules::AccessRules,
     annotations::{
         AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, OptionScope, Protection, RATE,
         ServiceOptions,
@@ -220,7 +220,7 @@ impl Reader<'_> {
                     return broken();
                 }
                 // The share of who is not there is answered with an error, not by the others.
-                let nobody = |to: &BackendRef| super::guest::pool_id(&key(to), to.port);
+                let nobody = |to: &BackendRef| super::attached_route::pool_id(&key(to), to.port);
                 let all = pools.into_iter().zip(backends);
                 Action::Forward(
                     all.map(|((pool, weight), (to, _))| (pool.unwrap_or_else(|| nobody(to)), weight))

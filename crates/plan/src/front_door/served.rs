@@ -12,15 +12,15 @@ use seaway_model::{
     load_balancer::{BackendProtocol, Limits},
 };
 
-use super::guest::pool_id;
+use super::attached_route::pool_id;
 use crate::{
     annotations::{CONNECTIONS, RATE, ServiceOptions},
     demand::Demand,
-    http::spoken,
+    http::protocol_of,
     index::{PlanContext, ServiceKey},
     members::members,
     own_listeners::PoolOwner,
-    service::{backend_tls, kept, noticed, pool, unvouched},
+    service::{backend_tls, member_problems, missing_authorities, pool, reuse_if_equal},
 };
 
 #[derive(Debug, PartialEq)]
@@ -63,12 +63,12 @@ impl PlannedBackends {
             names: BTreeSet::new(),
             refused: Vec::new(),
         };
-        served.problems.extend(unvouched(&demand, given.certificates));
+        served.problems.extend(missing_authorities(&demand, given.certificates));
         let mut too_many = 0_usize;
         for wanted in &demand.ports {
             let mut found =
                 members(given.index, service, &wanted.port, given.host, demand.wishes.members, &[]);
-            served.problems.extend(noticed(&demand, wanted, &found));
+            served.problems.extend(member_problems(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
             served.refused.extend(found.left_out());
             let id = pool_id(&key, wanted.port.port);
@@ -82,11 +82,11 @@ impl PlannedBackends {
             let tls = backend_tls(&demand, &wanted.port, !through, given.certificates);
             let protocol = match through {
                 true => BackendProtocol::Opaque,
-                false => spoken(&wanted.port).to_members(),
+                false => protocol_of(&wanted.port).to_members(),
             };
             let limits = limits(&demand.wishes);
             let pool = Pool { tls, limits, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
-            served.pools.insert(id.clone(), kept(before.get(&id), pool));
+            served.pools.insert(id.clone(), reuse_if_equal(before.get(&id), pool));
         }
         served.problems.extend(given.index.shares.problem(who, &demand, too_many));
         served

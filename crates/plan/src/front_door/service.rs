@@ -10,17 +10,17 @@ use seaway_model::{
 };
 
 use super::{
+    attached_route::{AttachedRoute, unavailable},
+    attached_status::ignored_redirect_off,
     client_certificates::{self, CannotAsk, cannot_ask},
     entrances::settings_of,
-    guest::{AttachedRoute, unavailable},
-    told::ignored_redirect_off,
 };
 use crate::{
-    admitted::{self, AccessRules},
+    access_rules::{self, AccessRules},
     annotations::{self, OptionScope, Protection, ServiceOptions},
     basic_auth, forward_auth,
     guarded::{self, GuardSource},
-    http::{PortProtocol, spoken},
+    http::{PortProtocol, protocol_of},
     index::{PlanContext, ServiceKey},
     unheeded::idle,
 };
@@ -368,7 +368,7 @@ fn why_not_passed_through(service: &Service, wishes: &ServiceOptions) -> Option<
     if let Some(protection) = protection(service, wishes) {
         return Some(NotAttachedReason::Protected(protection));
     }
-    let is_open = wishes.denied.is_empty() && admitted::source_ranges(service, wishes).is_empty();
+    let is_open = wishes.denied.is_empty() && access_rules::source_ranges(service, wishes).is_empty();
     match (is_open, wishes.http.asks_who_it_is() || wishes.http.rate.is_some()) {
         (false, _) => Some(NotAttachedReason::SourcesWithPassthrough),
         (true, true) => Some(NotAttachedReason::UsersWithPassthrough),
@@ -454,7 +454,7 @@ fn asking_option(wishes: &ServiceOptions) -> &'static str {
 
 /// A port of which nobody says what it speaks is taken for HTTP, unless the configuration serves it as something else.
 fn speaks_http(service: &Service, port: &ServicePort, config: &Config) -> bool {
-    match spoken(port) {
+    match protocol_of(port) {
         PortProtocol::Http(_) => true,
         PortProtocol::Else => false,
         PortProtocol::Unknown => !config.exposed.iter().any(|it| {

@@ -12,10 +12,10 @@ use seaway_model::{
 
 use super::{
     FrontDoor,
+    attached_route::AttachedRoute,
+    attached_status::LostClaims,
     claims::RouteClaim,
-    guest::AttachedRoute,
     service::{self, NotAttachedReason},
-    told::LostClaims,
 };
 use crate::index::{PlanContext, ServiceKey};
 
@@ -57,7 +57,7 @@ impl FrontDoor {
     /// In the order of their rules.
     pub(crate) fn entrances(&self) -> Vec<AttachedRouteView> {
         let entrance = |(rank, guest): (_, &AttachedRoute)| {
-            let told = self.told(&guest.owner)?;
+            let told = self.status_of(&guest.owner)?;
             let lost = self.lost(rank, guest);
             let refused = guest.claims.keys().filter(|claim| !self.may(rank, claim));
             let refused: BTreeSet<String> = refused.map(ToString::to_string).collect();

@@ -18,12 +18,12 @@ use seaway_model::{
 };
 
 use super::{
+    address_ranges::succ,
     claim::{Claim, Grant},
     holdings::{DenialReason, Holdings},
     hosts::{Hosts, PartialGrant},
     keep::{ExclusionDeadlines, RetentionReason},
     pools::{Pools, buggy, gives, ranges},
-    runs::succ,
 };
 use crate::address_map::AddressMap;
 

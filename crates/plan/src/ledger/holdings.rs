@@ -11,8 +11,8 @@ use seaway_model::{
 };
 
 use super::{
+    address_ranges::AddressRanges,
     claim::{Claim, SharingNamespaces},
-    runs::AddressRanges,
 };
 
 #[derive(Debug, Default)]

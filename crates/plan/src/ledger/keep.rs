@@ -208,8 +208,7 @@ impl DecisionContext<'_> {
             count => format!(" ({count} addresses in all)"),
         };
         let message = format!(
-            "host {host} has {first}, which its Node does not publish any more{more}: status.addresses of the Node say something \
-             else now, or it was deleted; withdrawn from this Service {}",
+            "host {host} has {first}, which its Node does not publish any more{more}: status.addresses of the Node changed, or the Node was deleted; withdrawn from this Service {}",
             when(*end)
         );
         let problem = Problem::new(claim.owner.object(), Reason::AddressExcluded, message);

@@ -35,9 +35,10 @@ impl DecisionContext<'_> {
             "port {id} on {ip} is already used by {other}: this Service is served at IPv6 addresses only"
         );
         let problem = Problem::new(claim.owner.object(), Reason::PortConflict, message);
-        Some(problem.fix(
-            "Choose another port for one of the two. If clients are to use IPv6, say so: spec.ipFamilies: [IPv6].",
-        ))
+        Some(
+            problem
+                .fix("Choose another port for one of the two. For IPv6 alone, set spec.ipFamilies: [IPv6]."),
+        )
     }
 
     pub(super) fn refuse(

@@ -95,7 +95,7 @@ fn settled(pools: &[AddressPool]) -> Ledger {
     for pool in pools {
         ledger.put_pool(Arc::new(pool.clone()));
     }
-    ledger.settle();
+    ledger.on_synced();
     ledger
 }
 
@@ -335,7 +335,7 @@ fn five_thousand_claims_are_a_matter_of_moments() {
         ledger.claim(dual(&name(i), FamilyPolicy::Require, V4));
     }
     let before = seconds_of_this_thread();
-    ledger.settle();
+    ledger.on_synced();
     for i in 0..5_000 {
         ledger.claim(Claim { local_only: true, ..dual(&name(i), FamilyPolicy::Require, V4) });
     }

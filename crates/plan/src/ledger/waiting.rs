@@ -37,7 +37,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn wait(&mut self, owner: &Owner, waits: WaitingFor) {
+    pub(super) fn set_waiting_for(&mut self, owner: &Owner, waits: WaitingFor) {
         let Some(standing) = self.owners.get_mut(owner) else { return };
         let before = std::mem::replace(&mut standing.waits, waits);
         if before != waits {

@@ -390,7 +390,7 @@ impl World {
                     let why = if is_older { "is older" } else { "had the name first" };
                     let first = first.named_for(owner, self.config.pools.cluster);
                     (
-                        format!("{first} also asks for this name, and {why}"),
+                        format!("{first} also requests this DNS name, and {why}"),
                         "Choose another name for one of the two.",
                     )
                 }

@@ -335,7 +335,7 @@ impl World {
 
     /// What somebody is told who is there only through the front door; or what that adds to what it is told anyway.
     pub(super) fn guest_status(&self, owner: &Owner, own: Option<Status>) -> Option<Status> {
-        let Some(told) = self.door.guests.told(owner) else { return own };
+        let Some(told) = self.door.guests.status_of(owner) else { return own };
         let mut status = own.unwrap_or_else(|| {
             let entrances = if told.leads { self.door.guests.entrances_of(owner) } else { Vec::new() };
             let serving: BTreeSet<ServingSocket> = entrances

@@ -228,7 +228,7 @@ impl World {
             let (reason, fix) = match () {
                 () if what.iter().any(|it| is_conflict(*it)) => (
                     Reason::AddressConflict,
-                    "Give that machine another address, or take the address out of the pool. Hosts ask the network again every \
+                    "Give that machine another address, or take the address out of the pool. Hosts probe the address again every \
                      10 seconds.",
                 ),
                 () if what.contains(&Layer2Progress::NotPermitted) => (Reason::NotPermitted, self.raw_fix()),

@@ -22,7 +22,7 @@ impl World {
             return;
         }
         self.settled = true;
-        self.door.guests.settle();
+        self.door.guests.on_synced();
         // What was planned for is gone before anything is given out.
         for touched in std::mem::take(&mut self.meanwhile) {
             self.follow(touched);
@@ -34,7 +34,7 @@ impl World {
         self.adopt_published();
         self.reserve_lost_addresses();
         self.remember_hosts();
-        let touched = self.ledger.settle();
+        let touched = self.ledger.on_synced();
         self.regrant(touched);
         self.rewrite();
         self.presence_changed();

@@ -79,7 +79,7 @@ impl World {
             self.adopt_published();
             self.reserve_lost_addresses();
             self.remember_hosts();
-            self.ledger.settle();
+            self.ledger.on_synced();
         }
         let owners: Vec<Owner> = self.owners.keys().cloned().collect();
         for owner in owners {

@@ -89,26 +89,26 @@ impl H2CheckExchange {
             let mut page = [0; 4 << 10];
             let count = self.raw.read(&mut page)?;
             if count == 0 {
-                return Ok(CheckResult::Failed("closed before an answer".into()));
+                return Ok(CheckResult::Failed("closed the connection before it answered".into()));
             }
-            if let Some(check_result) = self.hear(page.get(..count).unwrap_or_default())? {
+            if let Some(check_result) = self.receive(page.get(..count).unwrap_or_default())? {
                 return Ok(check_result);
             }
         }
     }
 
     /// What the member sends, piece by piece.
-    pub(super) fn hear(&mut self, piece: &[u8]) -> io::Result<Option<CheckResult>> {
+    pub(super) fn receive(&mut self, piece: &[u8]) -> io::Result<Option<CheckResult>> {
         self.heard = self.heard.saturating_add(piece.len());
         if self.heard > MOST_HEARD {
-            return Ok(Some(CheckResult::Failed("sent frames without end".into())));
+            return Ok(Some(CheckResult::Failed("sent too many HTTP/2 frames".into())));
         }
         self.rest.extend_from_slice(piece);
         self.listen()
     }
 
     /// Bytes that are kept of it, or wait to be sent.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered(&self) -> usize {
         self.rest.len().saturating_add(self.answer.len()).saturating_add(self.connection.out.len())
     }
 
@@ -143,7 +143,7 @@ impl H2CheckExchange {
                     return Ok(Some(CheckResult::Failed(format!("ended the HTTP/2 stream: {}", reason.0))));
                 }
                 FrameEvent::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
-                    return Ok(Some(CheckResult::Failed("closed before an answer".into())));
+                    return Ok(Some(CheckResult::Failed("closed the connection before it answered".into())));
                 }
                 _ => continue,
             };
@@ -166,8 +166,9 @@ impl H2CheckExchange {
         if !self.is_grpc() {
             // As the same answer of HTTP/1.1 would be.
             let check_result = self.check.on_answer(&self.answer, ends);
-            return check_result
-                .or_else(|| ends.then(|| CheckResult::Failed("closed before an answer".into())));
+            return check_result.or_else(|| {
+                ends.then(|| CheckResult::Failed("closed the connection before it answered".into()))
+            });
         }
         if self.status != 200 {
             return Some(CheckResult::Failed(format!("answered status {}", self.status)));
@@ -227,15 +228,15 @@ fn judge(status: Option<u32>, message: &[u8]) -> CheckResult {
     match status {
         Some(0) => {}
         Some(12) => return CheckResult::Failed("does not implement grpc.health.v1".into()),
-        Some(5) => return CheckResult::Failed("does not know that service".into()),
+        Some(5) => return CheckResult::Failed("does not know the gRPC service".into()),
         Some(code) => return CheckResult::Failed(format!("answered gRPC status {code}")),
         None => return CheckResult::Failed("answered without a gRPC status".into()),
     }
     match message.get(5..) {
         Some([8, 1, ..]) => CheckResult::Passed,
         Some([8, 2, ..]) => CheckResult::Failed("is not serving".into()),
-        Some([8, 3, ..]) => CheckResult::Failed("does not know that service".into()),
-        _ => CheckResult::Failed("does not know its health".into()),
+        Some([8, 3, ..]) => CheckResult::Failed("does not know the gRPC service".into()),
+        _ => CheckResult::Failed("reports the gRPC health status UNKNOWN".into()),
     }
 }
 

@@ -65,7 +65,7 @@ impl Check {
     }
 
     /// How much of an answer is wanted.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn longest_answer(&self) -> usize {
         match self.kind {
             CheckKind::Http { expect: Some(_), .. } => LONGEST,
             _ => STATUS_LINE_MAX,
@@ -136,10 +136,12 @@ impl Check {
             CheckKind::Udp { expect: Some(expect), .. } => Some(if contains(bytes, expect.as_bytes()) {
                 CheckResult::Passed
             } else {
-                CheckResult::Failed("answered something else than expected".into())
+                CheckResult::Failed("answered something other than the expected text".into())
             }),
             CheckKind::Http { status: (low, high), expect, .. } => match status(bytes) {
-                StatusLine::Partial if ended => Some(CheckResult::Failed("closed before an answer".into())),
+                StatusLine::Partial if ended => {
+                    Some(CheckResult::Failed("closed the connection before it answered".into()))
+                }
                 StatusLine::Partial => None,
                 StatusLine::Invalid => {
                     Some(CheckResult::Failed("answered something that is not HTTP".into()))
@@ -180,7 +182,7 @@ pub(super) struct RiseFallCounter {
 
 impl RiseFallCounter {
     /// Of a member that other checks judged before.
-    pub(super) fn known(down: bool) -> RiseFallCounter {
+    pub(super) fn with_state(down: bool) -> RiseFallCounter {
         RiseFallCounter { down, against: 0 }
     }
 

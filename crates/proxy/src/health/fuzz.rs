@@ -41,8 +41,8 @@ fn found(
     pieces: &mut dyn Iterator<Item = &[u8]>,
 ) -> Result<Option<CheckResult>, String> {
     for piece in pieces {
-        let check_result = call.hear(piece).map_err(|error| error.to_string())?;
-        assert!(call.held() <= MOST_HELD, "{} bytes are held", call.held());
+        let check_result = call.receive(piece).map_err(|error| error.to_string())?;
+        assert!(call.buffered() <= MOST_HELD, "{} bytes are held", call.buffered());
         if check_result.is_some() {
             return Ok(check_result);
         }

@@ -119,7 +119,7 @@ impl Probe {
                 Some(within) => within.exchange(self.socket.as_fd(), &mut buffer)?,
                 None => sys::receive(self.socket.as_fd(), &mut buffer)?,
             };
-            let room = check.room().saturating_sub(self.answer.len());
+            let room = check.longest_answer().saturating_sub(self.answer.len());
             self.answer.extend_from_slice(buffer.get(..count.min(room)).unwrap_or_default());
             let ended = count == 0 || check.is_udp();
             if let Some(check_result) = check.on_answer(&self.answer, ended) {

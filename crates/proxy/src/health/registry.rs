@@ -193,7 +193,7 @@ impl CheckRegistry {
                 member,
                 from: MemberAvailability::Ejected,
                 to: MemberAvailability::Usable,
-                reason: "the time for which it was left out is over".into(),
+                reason: "the time for which the member was ejected is over".into(),
             });
         }
     }
@@ -237,7 +237,7 @@ impl CheckRegistry {
                     check,
                     generation: self.generation,
                     namespace,
-                    sequence: RiseFallCounter::known(was_down),
+                    sequence: RiseFallCounter::with_state(was_down),
                     seen_well: false,
                     rests: true,
                     checked_members: Vec::new(),
@@ -255,7 +255,7 @@ impl CheckRegistry {
             (false, true) => Health::Up,
             (false, false) => Health::Unknown,
         };
-        self.judge(id, known, now, "the same check, of another pool, has this result");
+        self.judge(id, known, now, "result of the same health check in another pool");
     }
 
     fn leave(&mut self, id: usize) {

@@ -58,7 +58,7 @@ impl AccessRecord {
 
 impl DownstreamClient {
     /// A head has come, `whole` or one that is refused.
-    pub(super) fn note(&self, scratch: &mut Scratch, whole: bool) {
+    pub(super) fn begin_record(&self, scratch: &mut Scratch, whole: bool) {
         scratch.id.clear();
         let Some(sink) = self.context.shared.access.sink() else { return };
         if !sink.settings.takes(|| self.context.cursors().draw()) {
@@ -100,7 +100,7 @@ impl DownstreamClient {
     }
 
     /// The request is over, however it ended.
-    pub(super) fn tell(&self, scratch: &mut Scratch) {
+    pub(super) fn finish_record(&self, scratch: &mut Scratch) {
         let Scratch { record, id, .. } = scratch;
         let Some(sink) = record.sink.take() else { return };
         let [method, target, host, referer, agent] = record.ends;

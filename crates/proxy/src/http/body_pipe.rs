@@ -29,7 +29,7 @@ impl BodyPipe {
     /// Moves some of the next `left` bytes and tells how many of them went on.
     pub(super) fn poll(&mut self, from: &Stream, to: &Stream, left: u64) -> Poll<Result<usize, BodyError>> {
         let Some(pipe) = &mut self.pipe else { return Poll::Ready(Ok(0)) };
-        if pipe.held() == 0 {
+        if pipe.buffered() == 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX);
             if ready!(from.poll_fill(pipe, most)).map_err(BodyError::Source)? == 0 {
                 return Poll::Ready(Err(BodyError::Source(io::ErrorKind::UnexpectedEof.into())));

@@ -348,7 +348,7 @@ pub(super) mod tests {
         };
         used();
         compressors.tick(5_000);
-        assert_eq!((compressors.next_timeout(6_000), budget.held()), (Some(IDLE_FOR - 1_000), HOLDS as u64));
+        assert_eq!((compressors.next_timeout(6_000), budget.used()), (Some(IDLE_FOR - 1_000), HOLDS as u64));
         compressors.tick(5_000 + IDLE_FOR - 1);
         assert_eq!(compressors.idle.borrow().len(), 1);
         compressors.lent.set(1);
@@ -360,12 +360,12 @@ pub(super) mod tests {
         );
         compressors.lent.set(0);
         compressors.tick(5_000 + 2 * IDLE_FOR);
-        assert_eq!((compressors.idle.borrow().len(), budget.held()), (0, 0));
+        assert_eq!((compressors.idle.borrow().len(), budget.used()), (0, 0));
         assert_eq!(compressors.next_timeout(0), None);
         used();
         budget.set(MemoryLimits { total: Some(1), per_connection: None });
         compressors.tick(0);
-        assert_eq!((compressors.idle.borrow().len(), budget.held()), (0, 0), "others need the memory");
+        assert_eq!((compressors.idle.borrow().len(), budget.used()), (0, 0), "others need the memory");
     }
 
     proptest! {

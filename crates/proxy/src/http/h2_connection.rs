@@ -274,7 +274,7 @@ impl H2Connection {
     /// Of clients' streams: ours to a member would stay for ever if it were not listened to.
     fn is_full(&self) -> bool {
         let connection = self.connection.borrow();
-        connection.is_server() && connection.held() > MOST_HELD
+        connection.is_server() && connection.held_streams() > MOST_HELD
     }
 
     /// Tells how many of the bytes are dealt with.
@@ -282,7 +282,7 @@ impl H2Connection {
         let mut used = 0;
         loop {
             let mut connection = self.connection();
-            if connection.is_server() && connection.held() > MOST_HELD {
+            if connection.is_server() && connection.held_streams() > MOST_HELD {
                 self.is_behind.set(true);
                 return Ok(used);
             }

@@ -63,7 +63,7 @@ const MOST_WINDOW: u32 = 256 << 10;
 
 impl H2Stream {
     /// Of a client, who waits for an answer.
-    pub(super) fn asked(
+    pub(super) fn of_client(
         h2: Rc<H2Connection>,
         key: StreamKey,
         task_state: Rc<TaskState>,
@@ -205,7 +205,7 @@ impl H2Stream {
         let mut connection = self.h2.connection();
         match trailers {
             [] => drop(connection.send_data(self.key, &[], true)),
-            lines => connection.say(self.key, true, |block| put_lines(block, lines)),
+            lines => connection.send_headers(self.key, true, |block| put_lines(block, lines)),
         }
         self.h2.wake();
     }
@@ -227,7 +227,7 @@ impl H2Stream {
 
     /// Sends an answer before the answer. Who has gone is not told.
     pub(super) fn inform(&self, head: &[u8], response: &Response) {
-        self.h2.connection().say(self.key, false, |block| {
+        self.h2.connection().send_headers(self.key, false, |block| {
             block.status(response.status);
             for field in &response.fields {
                 if !field.hop && field.known != KnownHeader::ContentLength {
@@ -267,7 +267,7 @@ impl H2Stream {
 
     fn say_head(&self, ends: bool, put: impl FnOnce(&mut FieldBlock<'_>)) {
         self.is_unanswered.set(false);
-        self.h2.connection().say(self.key, ends, put);
+        self.h2.connection().send_headers(self.key, ends, put);
         self.h2.wake();
     }
 

@@ -99,7 +99,7 @@ pub(super) async fn ask(
     };
     let has_body = scratch.request.body != BodyFraming::None;
     let mut next = match fresh_only {
-        true => NextConnection::Open(upstream.opens()),
+        true => NextConnection::Open(upstream.opening_guard()),
         false => upstream.next_connection(client, has_body, state.response_timeout).await,
     };
     let (h2, reused) = loop {
@@ -145,7 +145,7 @@ async fn connect(
     let context = &client.context;
     let taken = client.downstream.listener.take_descriptor(context.now())?;
     let mut stream = reached(context, client.task_state.index(), member).await?;
-    stream.counts(Some(taken));
+    stream.set_descriptor_guard(Some(taken));
     secured(&mut stream, pool, member).await?;
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "does not speak HTTP/2"));
@@ -156,7 +156,7 @@ async fn connect(
     let connection = Connection::client(for_member(OURS.head));
     let h2 = H2Connection::new(context.clone(), stream, task_state.clone(), connection, &context.common);
     let (driven, patience, at) = (h2.clone(), client.timeout(|it| it.answer), member.at);
-    let (stands, of) = (upstream.stands(), upstream.clone());
+    let (guard, of) = (upstream.connection_guard(), upstream.clone());
     context.begin(task_state.clone(), async move {
         // Until now the stream was that of the task that connected.
         ready.set_task(Some(task_state.index()));
@@ -168,7 +168,7 @@ async fn connect(
         if driven.poll_flush().is_ready() {
             driven.stream().finish();
         }
-        drop(stands);
+        drop(guard);
     });
     let held = H2Handle(h2);
     // Nobody else is to ask by it where all has ended meanwhile: it goes with this one.

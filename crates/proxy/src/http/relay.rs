@@ -235,9 +235,14 @@ pub(super) async fn relay(
             // Closed by us, it would hold its port for a minute, and a client can do this as often as it likes.
             stream.reset();
         } else if next == NextUse::Closed && state.closes {
-            client.context.kept().part(stream, member, client.context.now());
+            client.context.idle_connections().part(stream, member, client.context.now());
         } else {
-            client.context.kept().keep(stream, member, (next, &client.downstream), client.context.now());
+            client.context.idle_connections().keep(
+                stream,
+                member,
+                (next, &client.downstream),
+                client.context.now(),
+            );
         }
     }
     match &client.end {

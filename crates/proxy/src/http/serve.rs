@@ -122,7 +122,7 @@ impl DownstreamClient {
         self.downstream.memory.progressed(self.context.now());
         let whole = matches!(read, Ok(Some(ReadProgress::Whole)));
         if whole || !scratch.asked.is_empty() {
-            self.note(scratch, whole);
+            self.begin_record(scratch, whole);
         }
         let after = if whole && is_new && self.context.shared.memory.is_used_up() {
             // Those who were here before go on.
@@ -131,7 +131,7 @@ impl DownstreamClient {
         } else {
             self.answer(scratch, read).await
         };
-        self.tell(scratch);
+        self.finish_record(scratch);
         after
     }
 

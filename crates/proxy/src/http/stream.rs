@@ -106,7 +106,7 @@ impl Stream {
         self.own_socket = own_socket;
     }
 
-    pub(super) fn counts(&mut self, taken: Option<DescriptorGuard>) {
+    pub(super) fn set_descriptor_guard(&mut self, taken: Option<DescriptorGuard>) {
         self.taken = taken;
     }
 

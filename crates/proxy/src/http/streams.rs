@@ -52,7 +52,7 @@ pub(super) async fn serve(
         let late = idle_until.get() <= context.now();
         let (is_idle, heard, begun) = {
             let connection = h2.state();
-            (connection.held() == 0, connection.has_heard(), abandoned.begun.get())
+            (connection.held_streams() == 0, connection.has_heard(), abandoned.begun.get())
         };
         if h2.gives_up_at(answer) <= context.now() {
             return Poll::Ready(Ok(()));
@@ -82,7 +82,7 @@ pub(super) async fn serve(
             h2.connection().abort(ErrorCode::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
-        let is_through = h2.is_written() && h2.state().held() == 0;
+        let is_through = h2.is_written() && h2.state().held_streams() == 0;
         if polled.is_pending() && is_through && h2.state().has_sent_goaway() {
             return Poll::Ready(Ok(()));
         }
@@ -124,7 +124,7 @@ fn begin(
         scratch.asked.put(b"transfer-encoding: chunked\r\n");
     }
     scratch.asked.put(b"\r\n");
-    let h2_stream = H2Stream::asked(h2.clone(), key, task_state.clone(), asked.switches);
+    let h2_stream = H2Stream::of_client(h2.clone(), key, task_state.clone(), asked.switches);
     let client = DownstreamClient {
         context: h2.context.clone(),
         task_state: task_state.clone(),
@@ -194,7 +194,7 @@ async fn answer(client: &DownstreamClient, scratch: &mut Scratch, is_too_large: 
         true => ReadProgress::More,
         false => scratch.request.read(scratch.asked.filled(), &client.downstream.limits()),
     };
-    client.note(scratch, read == ReadProgress::Whole);
+    client.begin_record(scratch, read == ReadProgress::Whole);
     match read {
         ReadProgress::Whole => drop(exchange::exchange(client, scratch).await),
         ReadProgress::Refused(refusal) => drop(exchange::refuse(client, scratch, refusal.status).await),
@@ -203,5 +203,5 @@ async fn answer(client: &DownstreamClient, scratch: &mut Scratch, is_too_large: 
             exchange::refuse(client, scratch, status).await;
         }
     }
-    client.tell(scratch);
+    client.finish_record(scratch);
 }

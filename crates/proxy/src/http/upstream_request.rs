@@ -79,7 +79,11 @@ pub(super) async fn request_on_own_connection(
         return (Err(UpstreamError::Refused(503)), false);
     }
     let surely = !state.method.is_idempotent();
-    let kept = if fresh_only { None } else { client.context.kept().take(member, &client.downstream, surely) };
+    let kept = if fresh_only {
+        None
+    } else {
+        client.context.idle_connections().take(member, &client.downstream, surely)
+    };
     let reused = kept.is_some();
     let mut next = state.next;
     let end = match kept {
@@ -137,7 +141,7 @@ pub(super) async fn connect(
 ) -> io::Result<HttpTransport> {
     let taken = if counts { Some(downstream.listener.take_descriptor(context.now())?) } else { None };
     let mut stream = reached(context, task_state.index(), member).await?;
-    stream.counts(taken);
+    stream.set_descriptor_guard(taken);
     if let Some(version) = pool.live().compiled.pool().proxy {
         let header = reach::proxy_header(
             version,
@@ -260,7 +264,7 @@ async fn ask(
                     return Poll::Ready(Err(UpstreamError::Late));
                 }
                 Poll::Ready(Err(error)) => return gone(error.to_string()),
-                Poll::Ready(Ok(0)) => return gone("closed before an answer".to_owned()),
+                Poll::Ready(Ok(0)) => return gone("closed the connection before it answered".to_owned()),
                 Poll::Ready(Ok(_)) => {}
             }
             match scratch.response.read(scratch.answered.filled(), state.method, &limits) {

@@ -154,7 +154,7 @@ impl WorkerContext {
     }
 
     /// What is left over of earlier turns goes on.
-    pub(super) fn go_on(&self, turn: &mut LoopIteration) {
+    pub(super) fn continue_backlog(&self, turn: &mut LoopIteration) {
         turn.note_backlog(&self.backlog.borrow());
         if self.handshakes.are_behind() {
             turn.note_deferred();
@@ -213,7 +213,7 @@ impl WorkerContext {
         self.request_ids.borrow_mut()
     }
 
-    pub(super) fn kept(&self) -> RefMut<'_, IdleConnections> {
+    pub(super) fn idle_connections(&self) -> RefMut<'_, IdleConnections> {
         self.kept.borrow_mut()
     }
 
@@ -323,7 +323,7 @@ impl WorkerContext {
     /// No further request is to be awaited anywhere.
     pub(super) fn stop(&self) {
         self.stopping.set(true);
-        self.kept().clear();
+        self.idle_connections().clear();
         self.h2_upstreams().clear();
     }
 
@@ -353,7 +353,7 @@ impl WorkerContext {
         ready.note(event, self.turns.get());
         if ready.task().is_none() {
             // A kept connection to a member: whatever it says, nobody asked for it.
-            let gone = self.kept().remove_if_touched(token.index());
+            let gone = self.idle_connections().remove_if_touched(token.index());
             drop(gone);
         }
         ready.task()
@@ -403,7 +403,7 @@ impl WorkerContext {
 
     pub(super) fn forget_gone(&self) {
         self.cursors().forget_gone();
-        let gone = self.kept().take_of_draining_members();
+        let gone = self.idle_connections().take_of_draining_members();
         drop(gone);
         self.h2_upstreams().forget_draining_members();
     }
@@ -415,10 +415,10 @@ impl WorkerContext {
 
     pub(super) fn tick(&self, turn: &mut LoopIteration) {
         self.turns.set(self.turns.get().wrapping_add(1));
-        let old = self.kept().without_the_old(turn.now);
+        let old = self.idle_connections().without_the_old(turn.now);
         drop(old);
         self.log_buffer.borrow_mut().tick(turn.now);
-        self.shared.memory.settle(turn.now);
+        self.shared.memory.trim(turn.now);
         self.compressors.tick(turn.now);
         self.listening().tick(turn);
     }

@@ -247,12 +247,12 @@ mod tests {
         let worker = worker(1 << 30);
         let one = worker.connection(0);
         let held = one.reserve(1 << 20);
-        assert_eq!(worker.budget.held(), 1 << 20);
+        assert_eq!(worker.budget.used(), 1 << 20);
         assert!(one.is_tight() && !one.is_over() && !one.admits(129 << 10));
         held.set(300 << 10);
-        assert_eq!((worker.budget.held(), one.is_tight(), one.admits(1)), (300 << 10, false, true));
+        assert_eq!((worker.budget.used(), one.is_tight(), one.admits(1)), (300 << 10, false, true));
         drop(held);
-        assert_eq!(worker.budget.held(), 0);
+        assert_eq!(worker.budget.used(), 0);
     }
 
     #[test]
@@ -260,11 +260,11 @@ mod tests {
         let worker = worker(1 << 30);
         let one = worker.connection(0);
         let small = one.reserve(10 << 10);
-        assert_eq!(worker.budget.held(), 0);
+        assert_eq!(worker.budget.used(), 0);
         let more = one.reserve(60 << 10);
-        assert_eq!(worker.budget.held(), 70 << 10);
+        assert_eq!(worker.budget.used(), 70 << 10);
         drop((small, more));
-        assert_eq!(worker.budget.held(), 0);
+        assert_eq!(worker.budget.used(), 0);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn known(&self, namespace: &Name, fingerprint: u128) -> Option<bool> {
+    pub(super) fn cached_result(&self, namespace: &Name, fingerprint: u128) -> Option<bool> {
         let mut state = self.state();
         if state.right.has(namespace, fingerprint) {
             return Some(true);
@@ -129,7 +129,7 @@ impl Queue {
             let known = if is_right { &mut state.right } else { &mut state.wrong };
             known.add(&verification.namespace, verification.fingerprint);
             drop(state);
-            verification.tell(is_right);
+            verification.finish(is_right);
         }
     }
 

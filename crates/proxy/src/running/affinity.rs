@@ -30,7 +30,7 @@ impl AffinityTable {
         (!expired(entry, time, now)).then_some(entry.member)
     }
 
-    pub(crate) fn keep(&self, client: IpAddr, member: SocketAddr, time: Duration, now: u64) {
+    pub(crate) fn remember(&self, client: IpAddr, member: SocketAddr, time: Duration, now: u64) {
         let mut shard = self.shard(client);
         let client = client.to_canonical();
         if shard.len() >= MOST / SHARDS && !shard.contains_key(&client) {
@@ -82,7 +82,7 @@ mod tests {
     fn a_client_keeps_its_member_while_it_comes_back_in_time() {
         let table = AffinityTable::default();
         let client = IpAddr::from([1, 2, 3, 4]);
-        table.keep(client, member(1), Duration::from_secs(1), 1000);
+        table.remember(client, member(1), Duration::from_secs(1), 1000);
         assert_eq!(table.member_of(client, Duration::from_secs(1), 2000), Some(member(1)));
         assert_eq!(table.member_of(client, Duration::from_secs(1), 2001), None);
     }
@@ -92,7 +92,7 @@ mod tests {
         let table = AffinityTable::default();
         let clients = 2 * MOST as u32;
         for number in 0..clients {
-            table.keep(IpAddr::from(number.to_be_bytes()), member(1), HOUR, u64::from(number) + 1);
+            table.remember(IpAddr::from(number.to_be_bytes()), member(1), HOUR, u64::from(number) + 1);
         }
         let kept: usize = table.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
         assert!(kept <= MOST && kept > MOST / 2, "{kept}");

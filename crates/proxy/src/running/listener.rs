@@ -200,7 +200,7 @@ impl ListenerConfig {
     }
 
     /// One that layer 4 leads to, by its id.
-    pub(crate) fn known(&self, id: &PoolId) -> Option<&Arc<RunningPool>> {
+    pub(crate) fn pool_by_id(&self, id: &PoolId) -> Option<&Arc<RunningPool>> {
         self.first.pools.iter().map(|(pool, _)| pool).find(|pool| pool.id == *id)
     }
 

@@ -361,7 +361,7 @@ impl RunningPool {
         if let Some(Affinity::ClientIp(time)) = live.compiled.pool().affinity
             && let Some(member) = live.members.get(index)
         {
-            self.affinity.get_or_init(AffinityTable::default).keep(client, member.at, time, now);
+            self.affinity.get_or_init(AffinityTable::default).remember(client, member.at, time, now);
         }
     }
 

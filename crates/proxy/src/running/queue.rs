@@ -132,7 +132,7 @@ impl ClientQueue {
 
 impl QueueTicket {
     /// Only with the list locked, and only once.
-    pub(super) fn settle(&self, outcome: Option<Arc<RunningMember>>) {
+    pub(super) fn resolve(&self, outcome: Option<Arc<RunningMember>>) {
         let _ = self.outcome.set(outcome);
     }
 

@@ -20,7 +20,7 @@ union Storage {
 
 impl KernelAddress {
     /// Room for an answer of the kernel.
-    pub(crate) fn room() -> KernelAddress {
+    pub(crate) fn empty() -> KernelAddress {
         // SAFETY: sockaddr_in6 is plain numbers; zeros are a valid value.
         let v6: libc::sockaddr_in6 = unsafe { mem::zeroed() };
         KernelAddress { storage: Storage { v6 }, length: mem::size_of::<Storage>() as libc::socklen_t }
@@ -77,7 +77,7 @@ impl From<SocketAddr> for KernelAddress {
                     sin_zero: [0; 8],
                 };
                 let length = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
-                let mut address = KernelAddress::room();
+                let mut address = KernelAddress::empty();
                 address.storage.v4 = v4;
                 KernelAddress { length, ..address }
             }
@@ -106,6 +106,6 @@ mod tests {
             let at: SocketAddr = text.parse().unwrap();
             assert_eq!(KernelAddress::from(at).to_std(), Some(at));
         }
-        assert_eq!(KernelAddress::room().to_std(), None);
+        assert_eq!(KernelAddress::empty().to_std(), None);
     }
 }

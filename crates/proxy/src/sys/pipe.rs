@@ -38,7 +38,7 @@ impl Pipe {
     }
 
     /// Bytes that went in and did not come out yet.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         self.held
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn connect(fd: BorrowedFd<'_>, to: &KernelAddress) -> io::Result<()> 
 }
 
 pub(crate) fn accept(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
-    let mut peer = KernelAddress::room();
+    let mut peer = KernelAddress::empty();
     let length = ptr::from_mut(peer.length_mut());
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: pointer and length describe the room for one address, which is ours.
@@ -119,7 +119,7 @@ pub(crate) fn pending_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
 }
 
 pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
-    let mut address = KernelAddress::room();
+    let mut address = KernelAddress::empty();
     let length = ptr::from_mut(address.length_mut());
     // SAFETY: pointer and length describe the room for one address, which is ours.
     checked(unsafe { libc::getsockname(fd.as_raw_fd(), address.as_mut_ptr(), length) }).ok()?;
@@ -131,7 +131,7 @@ pub(crate) fn meant_for(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
     let is_v6 = matches!(local_address(fd)?, SocketAddr::V6(_));
     // SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST have one number.
     let (level, name) = (if is_v6 { libc::SOL_IPV6 } else { libc::SOL_IP }, libc::SO_ORIGINAL_DST);
-    let mut address = KernelAddress::room();
+    let mut address = KernelAddress::empty();
     let length = ptr::from_mut(address.length_mut());
     // SAFETY: pointer and length describe the room for one address, which is ours.
     checked(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, address.as_mut_ptr().cast(), length) })

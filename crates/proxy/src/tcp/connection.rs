@@ -177,7 +177,7 @@ impl Socket {
         match &self.pending {
             PendingData::Nothing => false,
             PendingData::Bytes { .. } => true,
-            PendingData::Pipe(pipe) => pipe.held() > 0,
+            PendingData::Pipe(pipe) => pipe.buffered() > 0,
         }
     }
 

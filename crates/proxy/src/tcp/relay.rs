@@ -198,7 +198,7 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
             }
         }
         PendingData::Pipe(pipe) => {
-            while pipe.held() > 0 {
+            while pipe.buffered() > 0 {
                 if !to.writable {
                     return Ok(false);
                 }

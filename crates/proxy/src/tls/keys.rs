@@ -38,7 +38,7 @@ pub enum KeyError {
     )]
     Order(usize),
     #[error(
-        "the key is encrypted. Seaway asks for no password: decrypt it, with openssl pkey -in KEY -out NEW"
+        "the key is encrypted, which Seaway does not support: decrypt it with openssl pkey -in KEY -out NEW"
     )]
     Encrypted,
     #[error(

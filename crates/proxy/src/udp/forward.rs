@@ -349,7 +349,7 @@ impl Udp {
         sys::connect(socket.as_fd(), &member.address)?;
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
         turn.epoll.watch_readable(socket.as_fd(), token.into())?;
-        if !turn.shared.descriptors.note(socket.as_fd()) {
+        if !turn.shared.descriptors.register(socket.as_fd()) {
             turn.shared.report_scarcity();
         }
         // Before anything is sent: whoever gets it finds it written down.

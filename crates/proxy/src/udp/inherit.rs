@@ -64,7 +64,7 @@ impl Udp {
         let config = listener.config();
         let idle = config.listener.timeouts.udp_idle.as_millis() as u64;
         for (record, socket) in turn.shared.transferred_state.flows_of(cookie) {
-            let Some(pool) = config.known(&record.pool) else {
+            let Some(pool) = config.pool_by_id(&record.pool) else {
                 continue;
             };
             let live = pool.live();

@@ -176,7 +176,8 @@ fn checks_by_grpc_ask_by_tls_too() {
     // It knows no health, but it answers.
     let echo = Echo::new(usize::MAX);
     let (_behind, at) = behind(&authority, echo.at, BackendProtocol::Http2);
-    for (usual, why) in [("a.example", "does not know its health"), ("x.example", "no HTTP/2")] {
+    for (usual, why) in [("a.example", "reports the gRPC health status UNKNOWN"), ("x.example", "no HTTP/2")]
+    {
         let (stage, _front) = asking(at, wanted(None, usual, authorities(&authority)), |pool| {
             let interval = Duration::from_millis(20);
             let kind = CheckKind::Grpc { service: "shop".into() };

@@ -178,14 +178,19 @@ impl Neutron {
     }
 
     /// The object, if this caller may see it; whoever may not, hears that it is not there.
-    pub(super) fn seen<'n>(&'n self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'n Row, Refusal> {
+    pub(super) fn visible_object<'n>(
+        &'n self,
+        kind: &Kind,
+        id: &str,
+        caller: &Caller,
+    ) -> Result<&'n Row, Refusal> {
         let row = self.table(kind).row(id).filter(|row| self.sees(kind, row, caller));
         row.ok_or_else(|| missing(kind, id))
     }
 
     /// The object, if it is the caller's.
     fn owned<'n>(&'n self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'n Row, Refusal> {
-        let row = self.seen(kind, id, caller)?;
+        let row = self.visible_object(kind, id, caller)?;
         if caller.is_admin() || row.project == caller.project {
             return Ok(row);
         }

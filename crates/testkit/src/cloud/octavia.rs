@@ -240,7 +240,7 @@ impl Octavia {
     }
 
     /// The object, if this caller may see it.
-    fn seen<'o>(&'o self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'o Row, Refusal> {
+    fn visible_object<'o>(&'o self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'o Row, Refusal> {
         let row = self.table(kind).row(id).ok_or_else(|| not_found(kind.title, id))?;
         if may_read(caller, &row.project) { Ok(row) } else { Err(forbidden()) }
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// As `str()` has it.
-pub(super) fn said(value: &Value) -> String {
+pub(super) fn python_str(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
@@ -24,6 +24,6 @@ pub(super) fn said(value: &Value) -> String {
 pub(super) fn quoted(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
-        other => said(other),
+        other => python_str(other),
     }
 }

@@ -47,7 +47,7 @@ impl<'d, D: Driver> Probe<'d, D> {
     }
 
     /// All steps so far, over all attempts.
-    pub(super) fn taken(&self) -> Vec<String> {
+    pub(super) fn steps_taken(&self) -> Vec<String> {
         self.noted().clone()
     }
 

@@ -70,7 +70,7 @@ impl Web {
     }
 
     /// The head of the last request.
-    pub fn asked(&self) -> String {
+    pub fn last_request(&self) -> String {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -136,7 +136,7 @@ impl Load {
         Load { ended, heard, over }
     }
 
-    pub fn heard(&self) -> LoadResults {
+    pub fn results(&self) -> LoadResults {
         lock(&self.heard).clone()
     }
 
@@ -154,7 +154,7 @@ impl Load {
     pub fn end(self) -> LoadResults {
         self.ended.store(true, Ordering::Relaxed);
         self.over.recv().expect("whoever asks does not panic");
-        self.heard()
+        self.results()
     }
 }
 

@@ -272,7 +272,7 @@ impl<S> Connection<S> {
     }
 
     /// Streams that somebody holds, whether or not they are over.
-    pub fn held(&self) -> usize {
+    pub fn held_streams(&self) -> usize {
         self.streams.len()
     }
 
@@ -323,7 +323,7 @@ impl<S> Connection<S> {
         self.last = if self.last == 0 { 1 } else { self.last.saturating_add(2) };
         let key = self.streams.insert(self.last, self.stream(with));
         self.open = self.open.saturating_add(1);
-        self.say(key, ends, put);
+        self.send_headers(key, ends, put);
         Some(key)
     }
 
@@ -345,7 +345,7 @@ impl<S> Connection<S> {
     }
 
     /// Says a head, or fields after a body. On a stream that is over nobody hears it.
-    pub fn say(&mut self, key: StreamKey, ends: bool, put: impl FnOnce(&mut FieldBlock<'_>)) {
+    pub fn send_headers(&mut self, key: StreamKey, ends: bool, put: impl FnOnce(&mut FieldBlock<'_>)) {
         let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else { return };
         stream.is_said = ends;
         let start = self.out.len();

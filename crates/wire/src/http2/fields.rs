@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    fn said(decoder: &mut Decoder, block: &[u8]) -> Result<String, InvalidFieldBlock> {
+    fn decoded(decoder: &mut Decoder, block: &[u8]) -> Result<String, InvalidFieldBlock> {
         let mut all = String::new();
         decoder.decode(block, |name, value| {
             all += &format!("{}: {}\n", String::from_utf8_lossy(name), String::from_utf8_lossy(value));
@@ -268,13 +268,13 @@ mod tests {
         let first = ":method: GET\n:scheme: http\n:path: /\n:authority: www.example.com\n";
         // RFC 7541, appendix C.4.
         let block = hex("8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff");
-        assert_eq!(said(&mut decoder, &block).unwrap(), first);
+        assert_eq!(decoded(&mut decoder, &block).unwrap(), first);
         let block = hex("8286 84be 5886 a8eb 1064 9cbf");
-        assert_eq!(said(&mut decoder, &block).unwrap(), format!("{first}cache-control: no-cache\n"));
+        assert_eq!(decoded(&mut decoder, &block).unwrap(), format!("{first}cache-control: no-cache\n"));
         let block = hex("8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf");
         let third = ":method: GET\n:scheme: https\n:path: /index.html\n:authority: www.example.com\n\
             custom-key: custom-value\n";
-        assert_eq!(said(&mut decoder, &block).unwrap(), third);
+        assert_eq!(decoded(&mut decoder, &block).unwrap(), third);
     }
 
     #[test]
@@ -290,9 +290,9 @@ mod tests {
             b"\x40",
             b"\x3f",
         ] {
-            assert_eq!(said(&mut Decoder::default(), block), Err(InvalidFieldBlock), "{block:x?}");
+            assert_eq!(decoded(&mut Decoder::default(), block), Err(InvalidFieldBlock), "{block:x?}");
         }
-        assert_eq!(said(&mut Decoder::default(), b"\x20\x3f\xe1\x1f\x82").unwrap(), ":method: GET\n");
+        assert_eq!(decoded(&mut Decoder::default(), b"\x20\x3f\xe1\x1f\x82").unwrap(), ":method: GET\n");
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
         let mut decoder = Decoder::default();
         let mut block = Vec::new();
         FieldBlock::new(&mut block, false).field(b"x", &[b'y'; 50_000]);
-        said(&mut decoder, &block).unwrap();
+        decoded(&mut decoder, &block).unwrap();
         assert!(decoder.field.capacity() <= KEPT, "{}", decoder.field.capacity());
     }
 

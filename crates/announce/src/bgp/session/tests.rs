@@ -84,8 +84,8 @@ impl Scene {
         }
     }
 
-    fn want(&mut self, routes: Vec<Route>) {
-        self.session.want(&routes, false);
+    fn set_desired(&mut self, routes: Vec<Route>) {
+        self.session.set_desired(&routes, false);
         self.routes = routes;
     }
 
@@ -150,7 +150,7 @@ impl Scene {
 
     fn hear(&mut self, most: usize) {
         let part: Vec<u8> = self.sent.drain(..most.min(self.sent.len())).collect();
-        self.session.heard(self.now, &part);
+        self.session.receive(self.now, &part);
     }
 
     fn cut(&mut self) {
@@ -253,7 +253,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 fn happens(scene: &mut Scene, event: Event) {
     match event {
-        Event::Want(routes) => scene.want(routes),
+        Event::Want(routes) => scene.set_desired(routes),
         Event::Pass(millis) => scene.now += Duration::from_millis(millis.into()),
         Event::Turn(can_connect, room) => scene.turn(can_connect, room),
         Event::Read(most) => scene.read(most),
@@ -288,7 +288,7 @@ proptest! {
         let mut scene = Scene::new(their_open(), config());
         scene.rest(3);
         for (routes, room) in changes {
-            scene.want(routes);
+            scene.set_desired(routes);
             scene.turn(true, room);
             scene.read(usize::MAX);
         }
@@ -300,7 +300,7 @@ proptest! {
     #[test]
     fn a_peer_without_four_byte_numbers_has_all_the_same(routes in routes()) {
         let mut scene = Scene::new(Open { has_four_byte_as: false, ..their_open() }, config());
-        scene.want(routes);
+        scene.set_desired(routes);
         scene.rest(3);
         scene.assert_has_all();
         prop_assert!(scene.table.routes.values().all(|it| it.path == [4_200_000_001]), "by AS4_PATH");
@@ -315,8 +315,8 @@ proptest! {
         scene.rest(3);
         let length = u16::try_from(garbage.len() + 19).expect("short").to_be_bytes();
         let framed = [&[0xff; 16][..], &length, &[kind], &garbage].concat();
-        scene.session.heard(scene.now, &framed);
-        scene.session.heard(scene.now, &garbage);
+        scene.session.receive(scene.now, &framed);
+        scene.session.receive(scene.now, &garbage);
         scene.rest(200);
         scene.assert_has_all();
     }
@@ -353,12 +353,12 @@ fn a_peer_of_any_other_as_is_taken_and_told_and_one_of_ours_hears_a_preference()
     assert_eq!(scene.session.machine().remote_as(), Some(65001));
     let own = Open { number: 4_200_000_001, ..their_open() };
     let mut scene = Scene::new(own, Config { remote_as: RemoteAs::Internal, ..config() });
-    scene.want(vec![Route { local_pref: None, ..route(1, 0) }, route(2, 7)]);
+    scene.set_desired(vec![Route { local_pref: None, ..route(1, 0) }, route(2, 7)]);
     scene.rest(3);
     let said: Vec<_> = scene.table.routes.values().map(|it| (it.local_pref, it.path.len())).collect();
     assert_eq!(said, [(Some(100), 0), (Some(7), 0)]);
     // Before it goes (RFC 8326).
-    scene.session.want(&scene.routes, true);
+    scene.session.set_desired(&scene.routes, true);
     scene.rest(1);
     let is_last = |it: &message::decoded::DecodedRoute| {
         it.local_pref == Some(0) && it.communities.contains(&0xffff_0000)
@@ -401,21 +401,21 @@ fn attempts_come_more_and_more_seldom_and_never_more_seldom_than_configured() {
 fn a_family_that_cannot_be_said_is_told_and_the_other_one_goes() {
     let mut scene =
         Scene::new(Open { families: PeerFamilies { v4: true, v6: false }, ..their_open() }, config());
-    scene.want(vec![route(1, 0), route(2, 1)]);
+    scene.set_desired(vec![route(1, 0), route(2, 1)]);
     scene.rest(3);
     assert_eq!(scene.table.routes.len(), 1);
     let line = "IPv6 routes are not announced: the peer has not activated IPv6 for this session";
     assert_eq!(scene.session.complaint().as_deref(), Some(line));
     let v6 = LocalAddresses { v4: None, ..local() };
     let mut scene = Scene::new(their_open(), config());
-    scene.want(vec![route(1, 0), route(2, 1)]);
+    scene.set_desired(vec![route(1, 0), route(2, 1)]);
     scene.rest(3);
     scene.session.set_local(v6);
     scene.rest(1);
     assert_eq!(scene.table.routes.len(), 1, "IPv4 has no next hop any more");
     assert!(scene.session.complaint().is_some_and(|it| it.contains("no IPv4 address")));
     let mut scene = Scene::new(Open { has_extended_next_hop: true, ..their_open() }, config());
-    scene.want(vec![route(1, 0), route(2, 1)]);
+    scene.set_desired(vec![route(1, 0), route(2, 1)]);
     scene.rest(3);
     scene.session.set_local(v6);
     scene.rest(1);
@@ -430,7 +430,7 @@ fn a_peer_that_takes_nothing_holds_one_part_and_ends_after_eight_minutes() {
     let began = scene.now;
     for at in 0..100_000_u32 {
         let at = u16::try_from(at % 400).expect("small");
-        scene.want(vec![route(at, 4), route(at, 5)]);
+        scene.set_desired(vec![route(at, 4), route(at, 5)]);
         if at % 100 == 0 {
             scene.turn(true, 0);
             message::keep_alive(&mut scene.sent);
@@ -451,10 +451,10 @@ fn a_peer_that_takes_nothing_holds_one_part_and_ends_after_eight_minutes() {
 #[test]
 fn a_peer_that_asks_for_all_again_and_again_has_it_once_more() {
     let mut scene = Scene::new(their_open(), config());
-    scene.want((0..400).map(|it| route(it, 4)).collect());
+    scene.set_desired((0..400).map(|it| route(it, 4)).collect());
     scene.rest(3);
     let refresh = [&[0xff; 16][..], &[0, 23, 5, 0, 1, 0, 1]].concat();
-    scene.session.heard(scene.now, &refresh.repeat(40_000));
+    scene.session.receive(scene.now, &refresh.repeat(40_000));
     let mut said = 0;
     while !scene.session.output().is_empty() {
         said += scene.session.output().len();
@@ -470,7 +470,7 @@ fn a_session_without_hold_time_is_confirmed_in_time_or_ends() {
     scene.turn(true, usize::MAX);
     let mut open = Vec::new();
     Open { hold: 0, ..their_open() }.write(&mut open);
-    scene.session.heard(scene.now, &open);
+    scene.session.receive(scene.now, &open);
     assert!(matches!(scene.session.machine().state(), State::OpenConfirm));
     scene.now += Duration::from_secs(61);
     scene.turn(true, usize::MAX);
@@ -489,7 +489,7 @@ fn a_session_without_hold_time_is_confirmed_in_time_or_ends() {
 fn a_route_with_more_communities_than_fit_is_told_and_the_others_go() {
     let mut scene = Scene::new(their_open(), config());
     let many = Route { communities: (0..1_000).collect(), ..route(1, 0) };
-    scene.want(vec![many, route(2, 0)]);
+    scene.set_desired(vec![many, route(2, 0)]);
     scene.rest(3);
     assert_eq!(scene.table.routes.len(), 1);
     assert!(scene.session.complaint().is_some_and(|it| it.starts_with("192.0.0.1/32 and similar routes")));

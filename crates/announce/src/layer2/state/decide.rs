@@ -60,7 +60,7 @@ impl Layer2StateMachine {
         let Some(since) = self.listening.filter(|_| !self.isolated) else { return };
         let all_are_known = self.peers.values().all(|peer| peer.is_known_since(since));
         // One that is heard may announce something, and has not said so yet.
-        let lacks = |peer: &Peer| peer.is_heard(now, self.timing.dead) && peer.known().is_none();
+        let lacks = |peer: &Peer| peer.is_heard(now, self.timing.dead) && peer.known_version().is_none();
         let is_any_lacking = self.peers.values().any(lacks);
         let patience = if is_any_lacking { PATIENCE } else { self.timing.dead };
         if all_are_known || now.saturating_sub(since) >= patience {

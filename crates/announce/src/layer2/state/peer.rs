@@ -49,7 +49,7 @@ impl Peer {
         self.heard.is_some_and(|heard| now.saturating_sub(heard) < dead)
     }
 
-    pub(super) fn heard(&self) -> Option<Moment> {
+    pub(super) fn last_heard(&self) -> Option<Moment> {
         self.heard
     }
 
@@ -59,7 +59,7 @@ impl Peer {
     }
 
     /// The version of its claims of which we have all parts.
-    pub(super) fn known(&self) -> Option<u32> {
+    pub(super) fn known_version(&self) -> Option<u32> {
         self.version
     }
 

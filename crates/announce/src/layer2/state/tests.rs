@@ -42,7 +42,7 @@ impl Host {
     fn new(peers: &[&str], has_key: bool) -> Host {
         let mut machine = Layer2StateMachine::new("a".into(), Timing::default(), has_key, 7, START);
         machine.set_places(START, vec![OURS], |_| Some(PLACE));
-        machine.want(START, wanted(peers, &[address()]), |_| Some(PLACE), &mut Vec::new());
+        machine.set_desired(START, wanted(peers, &[address()]), |_| Some(PLACE), &mut Vec::new());
         Host { machine, now: START }
     }
 
@@ -146,7 +146,7 @@ fn a_host_that_is_no_candidate_or_has_no_subnet_announces_nothing() {
     assert_eq!(host.what(), AddressState::NoInterface);
     let others = WantedAddress { address: address(), candidates: ["b".into()].into() };
     let wanted = DesiredAnnouncements { addresses: vec![others], ..DesiredAnnouncements::default() };
-    host.machine.want(host.now, wanted, |_| Some(PLACE), &mut Vec::new());
+    host.machine.set_desired(host.now, wanted, |_| Some(PLACE), &mut Vec::new());
     assert_eq!(host.pass(1_000), []);
     assert_eq!(host.what(), AddressState::NotServed);
 }
@@ -243,7 +243,7 @@ fn what_a_host_announced_that_is_no_peer_any_more_is_probed_first() {
     host.machine.receive(host.now, message);
     host.pass(1);
     assert_eq!(host.what(), AddressState::Standby { owner: "b".into() });
-    host.machine.want(host.now, wanted(&[], &[address()]), |_| Some(PLACE), &mut Vec::new());
+    host.machine.set_desired(host.now, wanted(&[], &[address()]), |_| Some(PLACE), &mut Vec::new());
     assert_eq!(host.pass(10), [Action::Probe(address())]);
     host.machine.dispute(host.now, address(), 1, THEIRS);
     assert_eq!(host.what(), AddressState::Conflict { ours: OURS, theirs: THEIRS });
@@ -287,7 +287,7 @@ fn a_better_host_that_could_and_does_not_is_passed_over_for_good() {
     let better = |it: &u8| rank("b", last(it)) < rank("a", last(it));
     let address = last(&(1..255).find(better).expect("one of many"));
     let mut host = Host::new(&["b"], true);
-    host.machine.want(host.now, wanted(&["b"], &[address]), |_| Some(PLACE), &mut Vec::new());
+    host.machine.set_desired(host.now, wanted(&["b"], &[address]), |_| Some(PLACE), &mut Vec::new());
     let mut announced = 0;
     for sequence in 1..200 {
         // It claims another address now and then, so that everything is decided again.
@@ -334,7 +334,7 @@ fn claims_in_parts_count_once_all_of_them_came() {
 fn many_addresses_are_announced_a_few_at_a_time() {
     let mut host = Host::new(&[], false);
     let many: Vec<IpAddr> = (0..=255).map(|last| IpAddr::from([192, 0, 2, last])).collect();
-    host.machine.want(host.now, wanted(&[], &many), |_| Some(PLACE), &mut Vec::new());
+    host.machine.set_desired(host.now, wanted(&[], &many), |_| Some(PLACE), &mut Vec::new());
     let mut most = 0;
     let mut announced = std::collections::BTreeSet::new();
     for _ in 0..500 {

@@ -72,7 +72,7 @@ pub(super) fn is_known(line: &Line) -> bool {
     }
 }
 
-pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
+pub(super) fn report_unread(sections: &[Section], context: &mut Context<'_>) {
     for section in sections {
         match &*section.kind {
             "global" => global(section, context),

@@ -25,7 +25,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
     let trusted: BTreeSet<String> = context.proxy.door.trusted.iter().cloned().collect();
     let Context { report, unread, to_https, .. } = context;
     let mut access = networks(scopes, report);
-    let any = scopes.said("satisfy") == "any" && !access.sources.is_empty();
+    let any = scopes.argument("satisfy") == "any" && !access.sources.is_empty();
     let mut close = |why: String| {
         access.closed.get_or_insert(why);
     };
@@ -100,7 +100,8 @@ pub(super) fn both(one: Access, two: Access) -> Access {
 /// Proxies whose `X-Forwarded-For` is believed; nginx reads X-Real-IP if nothing is said. `None`: Seaway cannot do the same.
 pub(super) fn believed(scopes: &Scopes<'_>) -> Option<BTreeSet<String>> {
     let all = scopes.all(&["set_real_ip_from"]);
-    let is_known = all.is_empty() || scopes.said("real_ip_header").eq_ignore_ascii_case("X-Forwarded-For");
+    let is_known =
+        all.is_empty() || scopes.argument("real_ip_header").eq_ignore_ascii_case("X-Forwarded-For");
     (is_known && all.iter().all(|it| network(it.arg(0)).is_ok()))
         .then(|| all.iter().map(|it| it.arg(0).to_owned()).collect())
 }

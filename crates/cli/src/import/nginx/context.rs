@@ -82,7 +82,7 @@ impl<'d> Scopes<'d> {
     }
 
     /// The argument of one that is there.
-    pub(super) fn said(&self, name: &str) -> &'d str {
+    pub(super) fn argument(&self, name: &str) -> &'d str {
         self.one(name).map_or("", |it| it.arg(0))
     }
 

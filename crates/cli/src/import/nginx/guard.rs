@@ -57,7 +57,7 @@ pub(super) fn believe(servers: &[Server<'_>], context: &mut Context) {
 pub(super) fn lost_names(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
     let protects = |it: &RoutedServer<'_, '_>| {
         let routes = &it.served.routes;
-        let asks = !matches!(it.server.scopes.said("ssl_verify_client"), "" | "off");
+        let asks = !matches!(it.server.scopes.argument("ssl_verify_client"), "" | "off");
         let refuses = |it: &Route| it.is_protected() && it.closed.as_deref() != Some(NOT_SERVED);
         asks || it.closed.is_some() || routes.is_empty() || routes.iter().any(refuses)
     };

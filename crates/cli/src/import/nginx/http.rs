@@ -338,7 +338,7 @@ fn certificates(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
 fn clients(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
     let of = |it: &RoutedServer<'_, '_>| -> Option<(PathBuf, bool)> {
         let scopes = &it.server.scopes;
-        let required = match scopes.said("ssl_verify_client") {
+        let required = match scopes.argument("ssl_verify_client") {
             "on" => true,
             "optional" => false,
             _ => return None,

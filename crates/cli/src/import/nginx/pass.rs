@@ -103,7 +103,7 @@ fn constant<'d>(name: &str, scopes: &Scopes<'d>) -> Option<&'d str> {
 
 fn verification(scopes: &Scopes<'_>, at: &str, context: &mut Context) -> Vec<(&'static str, String)> {
     let mut said = Vec::new();
-    if scopes.said("proxy_ssl_verify") != "on" {
+    if scopes.argument("proxy_ssl_verify") != "on" {
         said.push(("backend-tls-verify", "off".to_owned()));
     } else if let Some(it) = scopes.one("proxy_ssl_trusted_certificate") {
         context.report.left_out(
@@ -111,7 +111,7 @@ fn verification(scopes: &Scopes<'_>, at: &str, context: &mut Context) -> Vec<(&'
             "members have to be signed by a CA of this machine: put the file into a Secret, and name that in seaway.dev/backend-tls-authorities",
         );
     }
-    let name = match scopes.said("proxy_ssl_name") {
+    let name = match scopes.argument("proxy_ssl_name") {
         "" | "$proxy_host" | "$host" => at.rsplit_once(':').map_or(at, |it| it.0),
         name => name,
     };

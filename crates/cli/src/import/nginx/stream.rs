@@ -49,7 +49,7 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
         }
         return;
     }
-    let preread = scopes.said("ssl_preread") == "on";
+    let preread = scopes.argument("ssl_preread") == "on";
     let variable = pass.arg(0).trim_start_matches('$');
     if let Some(map) = context.maps.get(variable).filter(|_| preread && pass.arg(0).starts_with('$')).cloned()
     {
@@ -79,11 +79,11 @@ fn terms(scopes: &Scopes<'_>) -> BTreeMap<&'static str, String> {
     for (name, annotation) in
         [("proxy_timeout", "timeout-idle"), ("proxy_connect_timeout", "timeout-connect")]
     {
-        if let Some(millis) = headers::duration(scopes.said(name)).filter(|it| *it > 0) {
+        if let Some(millis) = headers::duration(scopes.argument(name)).filter(|it| *it > 0) {
             terms.insert(annotation, headers::written(millis));
         }
     }
-    if scopes.said("proxy_protocol") == "on" {
+    if scopes.argument("proxy_protocol") == "on" {
         terms.insert("proxy-protocol", "v1".to_owned());
     }
     terms

@@ -273,7 +273,7 @@ pub(super) fn class(name: &str) -> Class {
 }
 
 /// Reports a directive that needs no reading.
-pub(super) fn judge(it: &Directive, report: &mut Report) {
+pub(super) fn report_unread(it: &Directive, report: &mut Report) {
     match class(&it.name) {
         Class::Read => report.left_out(&it.place, "Seaway does not read this directive in this block"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),

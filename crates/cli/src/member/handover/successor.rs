@@ -98,7 +98,7 @@ impl Candidate {
                     Err(error) => {
                         let why = chain(&error);
                         if said != why {
-                            info!("handover: {why}; Seaway asks it again");
+                            info!("handover: {why}; this process tries again");
                             said = why;
                         }
                         asks = Instant::now() + pause;

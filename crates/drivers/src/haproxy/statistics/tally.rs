@@ -89,7 +89,7 @@ mod tests {
         SocketAddr::from(([10, 0, 0, 1], port))
     }
 
-    fn told(total: u64, current: u64, members: &[(&str, u16, u64, Health)]) -> Statistics {
+    fn statistics(total: u64, current: u64, members: &[(&str, u16, u64, Health)]) -> Statistics {
         let counters = Counters { total, current, ..Counters::default() };
         let servers = members.iter().map(|(slot, port, total, health)| {
             let counters = Counters { total: *total, ..Counters::default() };
@@ -111,15 +111,15 @@ mod tests {
             let of = |port| members.get(&at(port)).map(|it| it.counters.total);
             (tally.frontends["front"].total, tally.frontends["front"].current, of(1), of(2))
         };
-        tally.note(7, told(10, 3, &[("s1", 1, 10, Health::Up)]));
+        tally.note(7, statistics(10, 3, &[("s1", 1, 10, Health::Up)]));
         assert_eq!(totals(&tally), (10, 3, Some(10), None));
-        tally.note(7, told(14, 1, &[("s1", 1, 14, Health::Up)]));
+        tally.note(7, statistics(14, 1, &[("s1", 1, 14, Health::Up)]));
         assert_eq!(totals(&tally), (14, 1, Some(14), None));
         // The slot's counter goes on, for another member.
-        tally.note(7, told(20, 0, &[("s1", 2, 20, Health::Up)]));
+        tally.note(7, statistics(20, 0, &[("s1", 2, 20, Health::Up)]));
         assert_eq!(totals(&tally), (20, 0, None, Some(6)));
         // Another worker begins at zero.
-        tally.note(8, told(5, 2, &[("s1", 2, 5, Health::Down)]));
+        tally.note(8, statistics(5, 2, &[("s1", 2, 5, Health::Down)]));
         assert_eq!(totals(&tally), (25, 2, None, Some(11)));
         assert_eq!(tally.members(&shop())[&at(2)].health, Health::Down);
         // What is gone is forgotten.
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn of_a_member_that_left_and_came_back_the_slot_that_serves_counts() {
         let mut tally = AccumulatedCounters::default();
-        tally.note(7, told(0, 0, &[("s1", 1, 4, Health::Up), ("s2", 1, 3, Health::Maintenance)]));
+        tally.note(7, statistics(0, 0, &[("s1", 1, 4, Health::Up), ("s2", 1, 3, Health::Maintenance)]));
         let seen = &tally.members(&shop())[&at(1)];
         assert_eq!((seen.counters.total, seen.health), (7, Health::Up));
     }

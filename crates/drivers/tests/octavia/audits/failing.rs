@@ -10,7 +10,7 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::ChangeDuration;
 
-use super::Served;
+use super::ServedService;
 use crate::scene::*;
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn turns_error_while_it_is_made(restarts: bool) {
 
 #[tokio::test]
 async fn members_that_fail_their_probes_are_named_once_and_nothing_is_written() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let pool = served.scene.pools().await.remove(0);
     let member = served.scene.cloud.within::<Member>(&pool.id);
     let member = member.list::<Member>(Query::all()).await.unwrap().remove(0);
@@ -83,7 +83,7 @@ async fn members_that_fail_their_probes_are_named_once_and_nothing_is_written() 
 /// Members that fail are why a load balancer moved; that somebody changed where they are probed is seen all the same.
 #[tokio::test]
 async fn members_that_fail_since_another_port_of_theirs_is_probed_are_written_again() {
-    let served = Served::begun().await;
+    let served = ServedService::begun().await;
     let pools = served.scene.pools().await;
     let members = served.scene.cloud.within::<Member>(&pools[0].id);
     let one = members.list::<Member>(Query::all()).await.unwrap().remove(0);

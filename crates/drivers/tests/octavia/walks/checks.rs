@@ -18,11 +18,11 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::Recorded;
 
-use super::{CLASS, DUAL, INTERNAL, LONG, Seen, Setting, Walk, config};
+use super::{CLASS, DUAL, INTERNAL, LONG, Setting, Walk, WalkCounts, config};
 
 /// What a Service asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct DesiredObjects {
     ports: BTreeSet<u16>,
     /// It has a floating IP.
     outside: bool,
@@ -31,40 +31,40 @@ pub(super) struct Wanted {
 }
 
 /// Of each Service that wants a load balancer, by uid.
-pub(super) type SecretInterest = BTreeMap<Name, Wanted>;
+pub(super) type SecretInterest = BTreeMap<Name, DesiredObjects>;
 
 /// What is in the cloud for Services that want it.
 #[derive(Default)]
-pub(super) struct Uses {
+pub(super) struct ObjectsInUse {
     /// By id.
-    pub(super) objects: BTreeMap<String, Used>,
+    pub(super) objects: BTreeMap<String, UsedBy>,
     /// With their ids, by the id of their pool.
-    pub(super) members: BTreeMap<String, Vec<(String, Used)>>,
+    pub(super) members: BTreeMap<String, Vec<(String, UsedBy)>>,
 }
 
 /// What a Service that lives uses.
 #[derive(Clone, Debug)]
-pub(super) enum Used {
+pub(super) enum UsedBy {
     Balancer(Name),
     Listener(Name, u16),
     Member(Name, u16, IpAddr),
     Floating(Name),
 }
 
-impl Used {
+impl UsedBy {
     pub(super) fn is_in(&self, wanted: &SecretInterest, nodes: &BTreeSet<IpAddr>) -> bool {
         let has_port = |uid: &Name, port: &u16| wanted.get(uid).is_some_and(|it| it.ports.contains(port));
         match self {
-            Used::Balancer(uid) => wanted.contains_key(uid),
-            Used::Listener(uid, port) => has_port(uid, port),
-            Used::Member(uid, port, at) => has_port(uid, port) && nodes.contains(at),
-            Used::Floating(uid) => wanted.get(uid).is_some_and(|it| it.outside),
+            UsedBy::Balancer(uid) => wanted.contains_key(uid),
+            UsedBy::Listener(uid, port) => has_port(uid, port),
+            UsedBy::Member(uid, port, at) => has_port(uid, port) && nodes.contains(at),
+            UsedBy::Floating(uid) => wanted.get(uid).is_some_and(|it| it.outside),
         }
     }
 
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self {
-            Used::Member(.., at) => Some(*at),
+            UsedBy::Member(.., at) => Some(*at),
             _ => None,
         }
     }
@@ -72,10 +72,11 @@ impl Used {
 
 /// What was asked for then and is asked for now.
 pub(super) fn both(then: &SecretInterest, now: &SecretInterest) -> SecretInterest {
-    let same = |(uid, then): (&Name, &Wanted)| {
+    let same = |(uid, then): (&Name, &DesiredObjects)| {
         let now = now.get(uid)?;
         let ports = then.ports.intersection(&now.ports).copied().collect();
-        let wanted = Wanted { ports, outside: then.outside && now.outside, both: then.both && now.both };
+        let wanted =
+            DesiredObjects { ports, outside: then.outside && now.outside, both: then.both && now.both };
         Some((uid.clone(), wanted))
     };
     then.iter().filter_map(same).collect()
@@ -95,7 +96,7 @@ impl Walk {
             .map(|it| {
                 let ports = it.ports.iter().map(|it| it.port).collect();
                 let outside = !it.meta.annotations.contains_key(INTERNAL);
-                (it.meta.uid.clone(), Wanted { ports, outside, both: it.meta.name.as_str() == DUAL })
+                (it.meta.uid.clone(), DesiredObjects { ports, outside, both: it.meta.name.as_str() == DUAL })
             })
             .collect()
     }
@@ -105,31 +106,31 @@ impl Walk {
         self.api.nodes().iter().flat_map(|it| &it.addresses).copied().collect()
     }
 
-    pub(super) async fn used(&self) -> Uses {
+    pub(super) async fn used(&self) -> ObjectsInUse {
         let wanted = self.wanted();
         let (balancers, listeners) = (self.scene.balancers().await, self.scene.listeners().await);
         let floating = self.scene.floating().await;
         // One that came back after its deletion has no VIP, and nobody uses it.
         let ports = self.scene.cloud.all::<Port>().list::<Port>(Query::all()).await.unwrap();
         let has_vip = |it: &&LoadBalancer| ports.iter().any(|port| Some(&port.id) == it.vip_port_id.as_ref());
-        let mut used = Uses::default();
+        let mut used = ObjectsInUse::default();
         let there = balancers.iter().filter(|it| it.provisioning_status != Provisioning::PendingDelete);
         for it in there.filter(has_vip) {
             let Some(uid) = wanted.keys().find(|uid| is_of(it, uid)) else { continue };
-            used.objects.insert(it.id.to_string(), Used::Balancer(uid.clone()));
+            used.objects.insert(it.id.to_string(), UsedBy::Balancer(uid.clone()));
             for it in listeners_of(it, &listeners) {
                 let port = it.protocol_port;
-                used.objects.insert(it.id.to_string(), Used::Listener(uid.clone(), port));
+                used.objects.insert(it.id.to_string(), UsedBy::Listener(uid.clone(), port));
                 let Some(pool) = &it.default_pool_id else { continue };
-                used.objects.insert(pool.to_string(), Used::Listener(uid.clone(), port));
-                let member = |it: Member| (it.id.to_string(), Used::Member(uid.clone(), port, it.address));
+                used.objects.insert(pool.to_string(), UsedBy::Listener(uid.clone(), port));
+                let member = |it: Member| (it.id.to_string(), UsedBy::Member(uid.clone(), port, it.address));
                 let members: Vec<_> = self.members_of(pool).await.into_iter().map(member).collect();
                 used.objects.extend(members.iter().cloned());
                 used.members.insert(pool.to_string(), members);
             }
             let leads_here =
                 floating.iter().filter(|of| of.port_id.is_some() && of.port_id == it.vip_port_id);
-            used.objects.extend(leads_here.map(|of| (of.id.to_string(), Used::Floating(uid.clone()))));
+            used.objects.extend(leads_here.map(|of| (of.id.to_string(), UsedBy::Floating(uid.clone()))));
         }
         used
     }
@@ -139,12 +140,12 @@ impl Walk {
         self.scene.cloud.within::<Member>(pool).list::<Member>(Query::all()).await.unwrap_or_default()
     }
 
-    pub(super) async fn ends(self) -> Seen {
+    pub(super) async fn ends(self) -> WalkCounts {
         self.ends_with(Setting::Usual).await
     }
 
     /// All that went wrong is mended, and then it is as it is wanted, with this in cloud.conf.
-    pub(super) async fn ends_with(mut self, setting: Setting) -> Seen {
+    pub(super) async fn ends_with(mut self, setting: Setting) -> WalkCounts {
         self.happened.push(format!("and at the end {setting:?}"));
         self.scene.fake.heal();
         self.config = config(&self.scene, &self.container, setting);
@@ -193,7 +194,7 @@ impl Walk {
     async fn is_served(
         &self,
         uid: &Name,
-        wanted: &Wanted,
+        wanted: &DesiredObjects,
         balancers: &[LoadBalancer],
         usual: &CloudDefaults,
     ) {

@@ -69,10 +69,10 @@ impl Clock for Paused {
 
 /// Services, Nodes, and the ConfigMap that outlives controllers.
 #[derive(Clone, Default)]
-pub(super) struct ApiServer(Arc<Mutex<Kept>>);
+pub(super) struct ApiServer(Arc<Mutex<StoredObjects>>);
 
 #[derive(Default)]
-struct Kept {
+struct StoredObjects {
     services: BTreeMap<Name, Service>,
     nodes: BTreeMap<Name, Node>,
     deletions: Vec<Deletion>,
@@ -85,7 +85,7 @@ struct Kept {
 }
 
 impl ApiServer {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredObjects> {
         self.0.lock().unwrap()
     }
 
@@ -105,7 +105,8 @@ impl ApiServer {
         let services = kept.services.iter().filter(|(name, _)| keep(name));
         let services = services.map(|(name, it)| (name.clone(), it.clone())).collect();
         let heartbeats = kept.heartbeats.clone();
-        let copy = Kept { services, nodes: kept.nodes.clone(), heartbeats, ..Kept::default() };
+        let copy =
+            StoredObjects { services, nodes: kept.nodes.clone(), heartbeats, ..StoredObjects::default() };
         ApiServer(Arc::new(Mutex::new(copy)))
     }
 
@@ -184,7 +185,7 @@ impl ApiServer {
     }
 }
 
-impl Kept {
+impl StoredObjects {
     fn say(&mut self, change: Change) {
         self.watches.retain(|it| it.send(change.clone()).is_ok());
     }
@@ -234,15 +235,15 @@ struct Writes {
 }
 
 /// What to write at a Service.
-struct Line(Unit, Desired);
+struct ServiceWrite(Unit, Desired);
 
-impl fmt::Display for Line {
+impl fmt::Display for ServiceWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Effects for Line {
+impl Effects for ServiceWrite {
     fn effect(&self) -> Effect {
         match &self.1 {
             Desired::Absent => Effect::DELETES,
@@ -253,7 +254,7 @@ impl Effects for Line {
 
 impl Driver for Writes {
     type Observed = Option<Unit>;
-    type Step = Line;
+    type Step = ServiceWrite;
 
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::Finalizer(_) | Unit::Status(_) | Unit::Address(_))
@@ -263,26 +264,26 @@ impl Driver for Writes {
         Ok(Some(unit.clone()))
     }
 
-    fn steps(&self, desired: &Desired, unit: &Option<Unit>) -> Vec<Line> {
-        unit.iter().map(|it| Line(it.clone(), desired.clone())).collect()
+    fn steps(&self, desired: &Desired, unit: &Option<Unit>) -> Vec<ServiceWrite> {
+        unit.iter().map(|it| ServiceWrite(it.clone(), desired.clone())).collect()
     }
 
     async fn apply(
         &self,
         context: &Context,
         _: &Unit,
-        step: &Line,
+        step: &ServiceWrite,
         _: &mut Option<Unit>,
     ) -> Result<(), Failure> {
         context.require_lead()?;
         match step {
-            Line(Unit::Finalizer(owner), Desired::Finalizer) => {
+            ServiceWrite(Unit::Finalizer(owner), Desired::Finalizer) => {
                 self.write(owner, |it| it.held = FinalizerOwner::ByUs)
             }
-            Line(Unit::Finalizer(owner), Desired::Absent) => {
+            ServiceWrite(Unit::Finalizer(owner), Desired::Absent) => {
                 self.write(owner, |it| it.held = FinalizerOwner::No)
             }
-            Line(Unit::Status(owner), Desired::Status(status)) => {
+            ServiceWrite(Unit::Status(owner), Desired::Status(status)) => {
                 self.write(owner, |it| it.published.clone_from(&status.addresses));
             }
             _ => {}

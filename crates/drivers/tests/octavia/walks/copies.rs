@@ -6,7 +6,7 @@ use seaway_model::{Problem, Reason};
 use seaway_openstack::{octavia::Member, resource::Query};
 use seaway_testkit::cloud::Fault;
 
-use super::{ApiServer, Controller, Dice, Event, Walk, nodes};
+use super::{ApiServer, Controller, Event, SeededRandom, Walk, nodes};
 
 const A_WHILE: Duration = Duration::from_secs(100);
 const TAGS: &str = "PUT */ports/*/tags";
@@ -27,7 +27,7 @@ impl Walk {
 
     /// A Service with a load balancer, and a state of its cluster as a backup has it.
     async fn with_backup() -> (Walk, ApiServer) {
-        let mut walk = Walk::begin(Dice(1)).await;
+        let mut walk = Walk::begin(SeededRandom(1)).await;
         walk.happens(Event::Create("shop", vec![80])).await;
         walk.passes(5 * MINUTE).await;
         let backup = walk.api.copy(|_| true);
@@ -198,7 +198,7 @@ async fn a_right_to_tag_that_was_taken_away_delays_no_leader() {
 /// Where Neutron lets no port be tagged, the two do not know of each other.
 #[tokio::test(start_paused = true)]
 async fn where_a_copy_is_not_noticed_it_deletes_nothing_before_an_operator_approves_it() {
-    let mut walk = Walk::begin(Dice(1)).await;
+    let mut walk = Walk::begin(SeededRandom(1)).await;
     walk.scene.fake.fail(Fault::on(TAGS).always().status(403));
     walk.happens(Event::Create("shop", vec![80])).await;
     walk.passes(A_WHILE).await;
@@ -243,7 +243,7 @@ async fn where_a_copy_is_not_noticed_it_deletes_nothing_before_an_operator_appro
 /// It knows the last heartbeat, and writes until it sees the next one.
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_a_state_of_this_minute_deletes_nothing() {
-    let mut walk = Walk::begin(Dice(1)).await;
+    let mut walk = Walk::begin(SeededRandom(1)).await;
     walk.happens(Event::Create("shop", vec![80])).await;
     walk.passes(5 * MINUTE + Duration::from_secs(10)).await;
     let copy = walk.api.fresh_copy(|_| true);
@@ -286,7 +286,7 @@ async fn who_follows_a_killed_leader_serves_at_once_and_deletes_what_nobody_saw_
 #[tokio::test(start_paused = true)]
 async fn where_ports_are_not_told_or_not_tagged_all_is_served() {
     for pattern in ["GET */ports*", TAGS] {
-        let mut walk = Walk::begin(Dice(1)).await;
+        let mut walk = Walk::begin(SeededRandom(1)).await;
         walk.scene.fake.fail(Fault::on(pattern).always().status(403));
         walk.happens(Event::Create("shop", vec![80])).await;
         walk.passes(A_WHILE).await;

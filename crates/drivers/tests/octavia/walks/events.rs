@@ -3,9 +3,9 @@
 use super::{NAMES, PORTS};
 
 /// The same numbers for the same seed.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct SeededRandom(pub(super) u64);
 
-impl Dice {
+impl SeededRandom {
     pub(super) fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut it = self.0;
@@ -42,7 +42,7 @@ pub(super) enum Event {
     AnotherLeads,
     /// A copy of the cluster that was restored from a backup, with these Services.
     Clone(Vec<&'static str>),
-    Trouble(&'static str, Trouble),
+    Trouble(&'static str, RequestFault),
     Foreign(Foreign),
     /// From now on what has a monitor comes back after it was deleted.
     Revivals,
@@ -79,7 +79,7 @@ pub(super) enum Setting {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trouble {
+pub(super) enum RequestFault {
     LostRequest,
     LostReply,
     Refused,
@@ -98,7 +98,7 @@ pub(super) enum Foreign {
 }
 
 impl Event {
-    pub(super) fn random(dice: &mut Dice) -> Event {
+    pub(super) fn random(dice: &mut SeededRandom) -> Event {
         let name = dice.one(&NAMES);
         let writes = [
             "POST */lbaas/loadbalancers",
@@ -139,7 +139,12 @@ impl Event {
             14 => Event::AnotherLeads,
             15 => Event::Clone(dice.some(&NAMES)),
             16 | 17 => {
-                let kinds = [Trouble::LostRequest, Trouble::LostReply, Trouble::Refused, Trouble::Conflict];
+                let kinds = [
+                    RequestFault::LostRequest,
+                    RequestFault::LostReply,
+                    RequestFault::Refused,
+                    RequestFault::Conflict,
+                ];
                 Event::Trouble(dice.one(&writes), dice.one(&kinds))
             }
             18 => Event::Foreign(dice.one(&[

@@ -10,7 +10,7 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::{ChangeDuration, Fault};
 
-use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
+use super::{Event, NAMES, PORTS, SeededRandom, Walk, nodes};
 use crate::scene::{Scene, interface};
 
 /// Who follows a leader that was killed knows by then that no other controller writes.
@@ -18,7 +18,7 @@ const A_WHILE: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn furnished() -> Walk {
-    let mut walk = Walk::begin(Dice(1)).await;
+    let mut walk = Walk::begin(SeededRandom(1)).await;
     for name in NAMES {
         walk.happens(Event::Create(name, PORTS.to_vec())).await;
     }
@@ -225,7 +225,7 @@ async fn a_rebuild_of_what_is_in_error_is_counted_unless_the_service_asks_for_it
     const REBUILD: &str = "seaway.dev/rebuild-on-error";
     const FIVE: [&str; 5] = ["shop", "mail", "wiki", "blog", "chat"];
     for itself in [false, true] {
-        let mut walk = Walk::begin(Dice(1)).await;
+        let mut walk = Walk::begin(SeededRandom(1)).await;
         for name in FIVE {
             walk.happens(Event::Create(name, vec![80])).await;
         }
@@ -270,7 +270,7 @@ async fn other_subnet(scene: &Scene) -> Id<Subnet> {
 
 /// A load balancer of `wiki` that is never ready, and another beside it that serves. `spent`: no more may go in this hour.
 async fn one_beside_a_stuck_one(spent: bool) -> (Walk, String) {
-    let mut walk = Walk::begin(Dice(1)).await;
+    let mut walk = Walk::begin(SeededRandom(1)).await;
     for name in ["shop", "mail"] {
         walk.happens(Event::Create(name, PORTS.to_vec())).await;
     }

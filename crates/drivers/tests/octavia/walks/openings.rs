@@ -10,7 +10,7 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::Fault;
 
-use super::{CLASS, Controller, Dice, Event, Setting, Walk};
+use super::{CLASS, Controller, Event, SeededRandom, Setting, Walk};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const TAGS: &str = "PUT */ports/*/tags";
@@ -18,7 +18,7 @@ const TAGS: &str = "PUT */ports/*/tags";
 impl Walk {
     /// A Service at port 80, on Nodes with these last numbers in their addresses, each at a port of its own.
     async fn opened(numbers: &[u8]) -> Walk {
-        let mut walk = Walk::begin(Dice(1)).await;
+        let mut walk = Walk::begin(SeededRandom(1)).await;
         let subnet: Subnet = walk.scene.cloud.all().read(&walk.scene.subnet).await.unwrap();
         for number in numbers {
             let ip = Some([10, 0, 0, *number].into());

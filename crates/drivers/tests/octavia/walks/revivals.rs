@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Dice, Event, Setting, Walk};
+use super::{Event, SeededRandom, Setting, Walk};
 
 /// As it was measured.
 const LATE: Duration = Duration::from_secs(2);
 
 async fn probed(names: &[&'static str]) -> Walk {
-    let mut walk = Walk::begin(Dice(1)).await;
+    let mut walk = Walk::begin(SeededRandom(1)).await;
     walk.happens(Event::Setting(Setting::Monitors)).await;
     for name in names {
         walk.happens(Event::Create(name, vec![80, 443])).await;

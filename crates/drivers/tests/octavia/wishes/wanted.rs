@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Rare {
+pub(super) enum CloudFeature {
     Local,
     Timeouts,
     Certificates,
@@ -35,50 +35,50 @@ pub(super) enum Rare {
     Sharing,
 }
 
-impl Rare {
-    pub(super) const ALL: [Rare; 10] = [
-        Rare::Local,
-        Rare::Timeouts,
-        Rare::Certificates,
-        Rare::References,
-        Rare::Limits,
-        Rare::Metrics,
-        Rare::Families,
-        Rare::Ports,
-        Rare::Probes,
-        Rare::Sharing,
+impl CloudFeature {
+    pub(super) const ALL: [CloudFeature; 10] = [
+        CloudFeature::Local,
+        CloudFeature::Timeouts,
+        CloudFeature::Certificates,
+        CloudFeature::References,
+        CloudFeature::Limits,
+        CloudFeature::Metrics,
+        CloudFeature::Families,
+        CloudFeature::Ports,
+        CloudFeature::Probes,
+        CloudFeature::Sharing,
     ];
 }
 
 /// A cloud in which a Service may want it.
-pub(super) struct Place {
+pub(super) struct CloudScenario {
     pub(super) scene: Scene,
-    pub(super) of: Rare,
+    pub(super) of: CloudFeature,
     /// Of the Service that wants it.
     pub(super) uid: &'static str,
     /// What somebody else put into Barbican.
     reference: String,
 }
 
-impl Place {
-    pub(super) async fn of(of: Rare) -> Place {
+impl CloudScenario {
+    pub(super) async fn of(of: CloudFeature) -> CloudScenario {
         let scene = match of {
-            Rare::Families => Scene::of_both(26).await,
+            CloudFeature::Families => Scene::of_both(26).await,
             _ => Scene::set().await,
         };
         let reference = match of {
-            Rare::Families | Rare::Sharing => String::new(),
+            CloudFeature::Families | CloudFeature::Sharing => String::new(),
             _ => theirs(&scene).await,
         };
-        let uid = if of == Rare::Sharing { "uid-2" } else { "uid-1" };
-        let place = Place { scene, of, uid, reference };
+        let uid = if of == CloudFeature::Sharing { "uid-2" } else { "uid-1" };
+        let place = CloudScenario { scene, of, uid, reference };
         place.reach_other().await;
         place
     }
 
     /// The Service that it shares with, if there is one.
     pub(super) async fn reach_other(&self) {
-        if self.of == Rare::Sharing {
+        if self.of == CloudFeature::Sharing {
             let first = shared(self.scene.wish_of("uid-1", &[8_080], &[1]));
             self.scene.reach_of("uid-1", &first).await;
         }
@@ -91,21 +91,21 @@ impl Place {
     /// Nothing in particular.
     pub(super) fn plain(&self) -> LoadBalancer {
         match self.of {
-            Rare::Families => self.scene.wish_of_both(&[80, 443], &[1, 2]),
-            Rare::Sharing => shared(self.scene.wish_of(self.uid, &[80, 443], &[1, 2])),
+            CloudFeature::Families => self.scene.wish_of_both(&[80, 443], &[1, 2]),
+            CloudFeature::Sharing => shared(self.scene.wish_of(self.uid, &[80, 443], &[1, 2])),
             _ => self.scene.wish_of(self.uid, &[80, 443], &[1, 2]),
         }
     }
 
-    pub(super) async fn asked(&self, rare: Rare) -> LoadBalancer {
+    pub(super) async fn asked(&self, rare: CloudFeature) -> LoadBalancer {
         let mut it = self.plain();
         let outside =
             |it: &mut LoadBalancer, change: &dyn Fn(&mut seaway_model::load_balancer::CloudOptions)| {
                 change(it.options.cloud.as_mut().unwrap());
             };
         match rare {
-            Rare::Local => local::ask(&mut it, true),
-            Rare::Timeouts => outside(&mut it, &|it| {
+            CloudFeature::Local => local::ask(&mut it, true),
+            CloudFeature::Timeouts => outside(&mut it, &|it| {
                 it.timeouts = CloudTimeouts {
                     client_data: Some(600_000),
                     member_connect: Some(7_000),
@@ -113,28 +113,28 @@ impl Place {
                     ..CloudTimeouts::default()
                 };
             }),
-            Rare::Certificates => it = secured(it, &["shop"]),
-            Rare::References => {
+            CloudFeature::Certificates => it = secured(it, &["shop"]),
+            CloudFeature::References => {
                 it = referred(it, &self.reference);
                 outside(&mut it, &|it| {
                     it.tls.as_mut().unwrap().references.remove(&tcp(80));
                     it.tls_terms = CloudTlsOptions { profile: TlsProfile::Modern, hsts: Some(3_600) };
                 });
             }
-            Rare::Limits => {
+            CloudFeature::Limits => {
                 it.listeners.values_mut().for_each(|it| Arc::make_mut(it).limits.connections = Some(2_000));
             }
-            Rare::Metrics => outside(&mut it, &|it| it.metrics = Some(8_088)),
+            CloudFeature::Metrics => outside(&mut it, &|it| it.metrics = Some(8_088)),
             // Others of both: a port less, and a member.
-            Rare::Families => it = self.scene.wish_of_both(&[443, 8_443], &[2, 3]),
-            Rare::Ports => {
+            CloudFeature::Families => it = self.scene.wish_of_both(&[443, 8_443], &[2, 3]),
+            CloudFeature::Ports => {
                 Arc::make_mut(it.listeners.get_mut(&tcp(80)).unwrap()).protocol = Protocol::Http;
                 let headers = CloudHeaders { proto: true, port: true };
                 outside(&mut it, &|it| it.headers = [(tcp(80), headers)].into());
                 let other = it.pools.get_mut(&PoolId("443/TCP".into())).unwrap();
                 Arc::make_mut(other).proxy = Some(ProxyVersion::V1);
             }
-            Rare::Probes => {
+            CloudFeature::Probes => {
                 it.pools.values_mut().for_each(|it| Arc::make_mut(it).health = Some(HealthCheck::default()));
                 outside(&mut it, &|it| {
                     let kinds = [(tcp(443), CloudHealthMonitorType::TlsHello)].into();
@@ -142,7 +142,7 @@ impl Place {
                 });
             }
             // A port more than the others know of.
-            Rare::Sharing => it = shared(self.scene.wish_of(self.uid, &[80, 8_443], &[2])),
+            CloudFeature::Sharing => it = shared(self.scene.wish_of(self.uid, &[80, 8_443], &[2])),
         }
         it
     }

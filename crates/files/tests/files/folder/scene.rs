@@ -13,7 +13,7 @@ use seaway_model::{
     Change, Kind, ObjectRef,
     fact::{FactRef, Service},
 };
-use seaway_testkit::told::SourceReports;
+use seaway_testkit::source_reports::SourceReports;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -77,7 +77,7 @@ async fn several_that_are_alike_are_for_a_human() {
     stage.fake.fail(Fault::on("POST */lbaas/loadbalancers").lose_reply());
     let error = stage.balancers().create(&new).await.expect_err("which is ours?");
     assert_eq!(error.class(), &Class::Ambiguous, "{error}");
-    assert!(error.to_string().contains("2 objects are like the load balancer"), "{error}");
+    assert!(error.to_string().contains("2 objects match the load balancer"), "{error}");
     assert_eq!(stage.fake.count("POST */lbaas/loadbalancers"), 2);
 }
 

@@ -10,18 +10,18 @@ use seaway_openstack::{
 use seaway_testkit::cloud as fake;
 
 use super::walks;
-use crate::hurried::Hurried;
+use crate::hurried::FastClock;
 
 pub(crate) struct Stage {
     pub(crate) cloud: Cloud,
     pub(crate) fake: fake::Cloud,
-    pub(crate) clock: Arc<Hurried>,
+    pub(crate) clock: Arc<FastClock>,
 }
 
 impl Stage {
     pub(crate) async fn set() -> Stage {
         let fake = fake::Cloud::start();
-        let clock = Arc::new(Hurried::new());
+        let clock = Arc::new(FastClock::new());
         let cloud = sign_in(&fake, "demo", &clock).await.expect("signed in");
         Stage { cloud, fake, clock }
     }
@@ -42,7 +42,7 @@ impl Stage {
     }
 }
 
-pub(crate) async fn sign_in(fake: &fake::Cloud, user: &str, clock: &Arc<Hurried>) -> Result<Cloud, Error> {
+pub(crate) async fn sign_in(fake: &fake::Cloud, user: &str, clock: &Arc<FastClock>) -> Result<Cloud, Error> {
     let password = if user == "admin" { "adminpw" } else { "demopw" };
     let source = Source::Given(Credentials::password(&fake.auth_url(), user, password, user));
     Cloud::connect(source, Settings { clock: clock.clone(), ..Settings::default() }).await

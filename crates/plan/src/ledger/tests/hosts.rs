@@ -75,7 +75,7 @@ fn at_start_the_oldest_has_the_port_and_later_whoever_holds_it() {
     ledger.claim(aged("z", 3));
     ledger.claim(aged("y", 3));
     assert_eq!(ledger.has("y").len(), 0, "nothing is decided before all is known");
-    ledger.settle();
+    ledger.on_synced();
     assert_eq!((ledger.has("y").len(), ledger.has("z").len(), ledger.has("a").len()), (1, 0, 0));
     ledger.claim(aged("older", 1));
     assert_eq!((ledger.has("y").len(), ledger.has("older").len()), (1, 0));

@@ -21,7 +21,7 @@ fn cluster(pools: &[AddressPool]) -> Ledger {
     for pool in pools {
         ledger.put_pool(Arc::new(pool.clone()));
     }
-    ledger.settle();
+    ledger.on_synced();
     ledger
 }
 
@@ -79,7 +79,7 @@ fn who_sees_no_pool_at_the_start_releases_nothing() {
     for name in ["a", "b", "new"] {
         ledger.claim(claim(name));
     }
-    let touched = ledger.settle();
+    let touched = ledger.on_synced();
     assert_eq!(["a", "b"].map(|it| ledger.has(it).concat()), ["10.0.0.4", "10.0.0.5"]);
     assert_eq!(touched.addresses, [ip("10.0.0.6")].into(), "that of a Service that is gone, and no other");
     assert!(touched.withdrawn.is_empty());
@@ -101,7 +101,7 @@ fn what_went_from_storage_before_the_start_is_not_given_back() {
             ledger.unlearn(ip("10.0.0.4"));
         }
         ledger.claim(claim("a"));
-        ledger.settle();
+        ledger.on_synced();
         assert_eq!(ledger.has("a"), [expected]);
         // From then on the ledger knows better.
         ledger.unlearn(ip(expected));
@@ -157,7 +157,7 @@ fn the_end_is_written_down_and_the_next_leader_goes_on_with_it() {
         for name in ["a", "b"] {
             next.claim(claim(name));
         }
-        let touched = next.settle();
+        let touched = next.on_synced();
         (next, touched.addresses)
     };
     let (mut follower, touched) = next(&less, 9);
@@ -251,14 +251,14 @@ fn who_takes_over_goes_on_with_what_is_kept() {
     ledger.remove_pool(&pool("p", &[]).object);
     let written: Vec<Address> = ledger.addresses().filter_map(|it| ledger.address(it)).collect();
     let mut next = ledger.turned(false, written.clone().into_iter()).turned(true, written.into_iter());
-    next.settle();
+    next.on_synced();
     assert_eq!((next.has("a"), reasons(&next, "a")), (vec!["10.0.0.0".into()], vec![Reason::PoolMissing]));
     // A pool excludes it: whoever leads next goes on with the time that is written.
     next.put_pool(Arc::new(pool("p", &["10.0.0.9/32"])));
     next.set_time(at(9));
     let written: Vec<Address> = next.addresses().filter_map(|it| next.address(it)).collect();
     let mut last = next.turned(true, written.into_iter());
-    last.settle();
+    last.on_synced();
     assert_eq!(last.has("a"), ["10.0.0.0"]);
     last.set_time(at(10));
     assert_eq!(last.has("a"), ["10.0.0.9"]);
@@ -269,7 +269,7 @@ fn until_it_is_known_what_time_it_is_nothing_ends() {
     let mut ledger = Ledger::new();
     ledger.set_rules(AddressPoolRules::CLUSTER);
     ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
-    ledger.settle();
+    ledger.on_synced();
     ledger.ask(claim("a"));
     ledger.put_pool(Arc::new(pool("p", &["10.0.0.9/32"])));
     assert!(ledger.told("a")[0].1.contains("after the grace period"));

@@ -26,7 +26,7 @@ pub(super) fn cluster(pools: &[AddressPool]) -> Ledger {
     ledger.put_host(&report("two", &["192.0.2.2", "172.17.0.1"]));
     ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
     ledger.put_node(&"two".into(), Some(node(&["192.0.2.2"], &[])));
-    ledger.settle();
+    ledger.on_synced();
     ledger
 }
 
@@ -95,7 +95,7 @@ fn what_a_service_has_of_a_host_that_its_node_does_not_publish_any_more_stays_fo
             let mut ledger = cluster(&[hosts("ours")]).turned(leads, std::iter::empty());
             ledger.put_host(&report("two", &["192.0.2.2", "198.51.100.2"]));
             ledger.claim(claim("a"));
-            ledger.settle();
+            ledger.on_synced();
             let has = |ledger: &Ledger| ledger.has("a").contains(&"192.0.2.2".to_owned());
             ledger.put_node(&"two".into(), now.clone());
             assert!(has(&ledger), "{why}");
@@ -205,7 +205,7 @@ fn what_a_service_has_of_a_host_that_is_no_node_stays_and_is_told() {
     ledger.remember(owner("a"), vec![ip("192.0.2.1"), ip("192.0.2.7")]);
     ledger.claim(claim("a"));
     ledger.claim(beside(claim("b")));
-    ledger.settle();
+    ledger.on_synced();
     assert_eq!(
         (ledger.has("a"), ledger.has("b")),
         (vec!["192.0.2.1".into(), "192.0.2.7".into()], vec!["192.0.2.1".into()])
@@ -336,7 +336,7 @@ fn upgraded(pools: &[AddressPool], ports: &[u16]) -> Ledger {
     ledger.claim(Claim { ports: ports.iter().map(|port| tcp(*port)).collect(), ..claim("a") });
     ledger.claim(Claim { created: Some(Time(1)), ..claim("new") });
     ledger.remember(owner("a"), vec![ip("192.0.2.1"), ip("172.17.0.1")]);
-    ledger.settle();
+    ledger.on_synced();
     ledger
 }
 
@@ -411,6 +411,6 @@ fn a_folder_gives_hosts_addresses_without_a_pool_and_all_of_them() {
     let mut ledger = Ledger::new();
     ledger.put_host(&report("one", &["192.0.2.1", "172.17.0.1"]));
     ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
-    ledger.settle();
+    ledger.on_synced();
     assert_eq!(ledger.ask(Claim { ports: [tcp(22)].into(), ..claim("a") }), "172.17.0.1 192.0.2.1");
 }

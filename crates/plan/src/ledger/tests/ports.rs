@@ -77,7 +77,7 @@ fn at_a_start_a_port_is_whose_status_says_so_however_old_another_is() {
             ledger.claim(at_ports("shop", 2, &[443]));
             ledger.claim(at_ports("else", 3, &[8080]));
             says(&mut ledger, said);
-            ledger.settle();
+            ledger.on_synced();
             assert_eq!(who(&ledger, 443), *expected, "{why}, leads: {leads}");
             assert_eq!(who(&ledger, 81), ["old", "old"], "{why}: its other port is served, leads: {leads}");
             // From then on as always: who waits gets it when it becomes free.
@@ -101,7 +101,7 @@ fn ports_of_a_new_host_are_given_first_to_those_who_have_hosts_addresses() {
     joining.claim(at_ports("shop", 2, &[443]));
     joining.claim(at_ports("old", 1, &[443]));
     says(&mut joining, &[("shop", &[(ONE, 443)])]);
-    joining.settle();
+    joining.on_synced();
     assert_eq!(who(&joining, 443), ["shop", "shop"]);
 }
 
@@ -126,7 +126,7 @@ fn what_is_written_of_an_address_of_a_pool_counts_more_than_a_status() {
     });
     ledger.learn(&shared.expect("is given"));
     ledger.remember_ports(vec![(owner("b"), vec![(ip("10.0.0.0"), tcp(443))])]);
-    ledger.settle();
+    ledger.on_synced();
     let ports = |name: &str| ledger.grant(&owner(name)).0.map_or(0, |it| it.ports.len());
     assert_eq!((ports("a"), ports("b")), (1, 0));
 }

@@ -194,7 +194,7 @@ impl Told {
             .for_each(|pool| assert!(ledger.put_pool(Arc::new(pool.clone())).owners.is_empty()));
         self.host.iter().for_each(|host| assert!(ledger.put_host(host).is_empty()));
         after.iter().cloned().for_each(|claim| assert!(ledger.claim(claim).is_empty()));
-        ledger.settle();
+        ledger.on_synced();
         ledger
     }
 
@@ -270,7 +270,7 @@ proptest! {
         for event in start {
             prop_assert!(told.tell(event).owners.is_empty());
         }
-        told.ledger.settle();
+        told.ledger.on_synced();
         told.check()?;
         for event in events {
             let (owners, objects) = (told.all(), told.objects());
@@ -295,7 +295,7 @@ proptest! {
         events in prop::collection::vec(any_event(), 0..50), seed in 0usize..100,
     ) {
         let mut told = Told::default();
-        told.ledger.settle();
+        told.ledger.on_synced();
         for event in events {
             told.tell(event);
         }
@@ -316,7 +316,7 @@ proptest! {
         events in prop::collection::vec(any_event(), 0..40),
     ) {
         let mut told = Told::default();
-        told.ledger.settle();
+        told.ledger.on_synced();
         for event in events {
             told.tell(event);
         }
@@ -359,10 +359,10 @@ proptest! {
         at in 0usize..40,
     ) {
         let (mut told, mut follower) = (Told::default(), Ledger::following());
-        told.ledger.settle();
+        told.ledger.on_synced();
         for (i, event) in events.into_iter().enumerate() {
             if i == at {
-                follower.settle();
+                follower.on_synced();
             }
             let mut heard = Told { ledger: follower, ..Told::default() };
             if !matches!(event, Event::Released(_) | Event::Written(..)) {
@@ -373,7 +373,7 @@ proptest! {
                 follower.follow(ip, told.ledger.address(ip).as_ref());
             }
         }
-        follower.settle();
+        follower.on_synced();
         let ours = |ledger: &Ledger, owner: &Owner| -> BTreeSet<IpAddr> {
             ledger.grant(owner).0.iter().filter(|it| !it.from_hosts).flat_map(|it| it.addresses.clone()).collect()
         };
@@ -381,7 +381,7 @@ proptest! {
             prop_assert_eq!(ours(&follower, owner), ours(&told.ledger, owner), "{}", owner);
         }
         let mut next = follower.turned(true, told.objects().into_values());
-        next.settle();
+        next.on_synced();
         for owner in told.claims.keys() {
             let (had, has) = (ours(&told.ledger, owner), ours(&next, owner));
             prop_assert!(had.is_subset(&has), "{} had {:?} and has {:?}", owner, had, has);

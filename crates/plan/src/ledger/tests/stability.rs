@@ -31,7 +31,7 @@ fn after_a_restart_everybody_has_what_it_had_whoever_comes_first() {
             ledger.claim(claim(name));
         }
         assert_eq!(ledger.address(ip("10.0.0.1")).unwrap().owners, [owner("gone")], "nobody is rash");
-        let touched = ledger.settle();
+        let touched = ledger.on_synced();
         assert_eq!(
             ["a", "b", "new"].map(|name| ledger.has(name).concat()),
             ["10.0.0.9", "10.0.0.0", "10.0.0.3"]
@@ -42,7 +42,7 @@ fn after_a_restart_everybody_has_what_it_had_whoever_comes_first() {
             [ip("10.0.0.1"), ip("10.0.0.3")].into(),
             "the rest is as it was written"
         );
-        assert!(ledger.settle().is_empty());
+        assert!(ledger.on_synced().is_empty());
     }
 }
 
@@ -53,7 +53,7 @@ fn an_owner_that_comes_late_after_a_restart_still_finds_its_address() {
     let mut restarted = Ledger::new();
     restarted.learn(&address("10.0.0.9", &["late"], AddressState::Held));
     restarted.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
-    restarted.settle();
+    restarted.on_synced();
     assert_eq!(restarted.ask(claim("late")), "10.0.0.9");
     ledger = restarted;
     assert_eq!(ledger.address(ip("10.0.0.9")).unwrap().state, AddressState::Held);
@@ -172,7 +172,7 @@ fn after_a_restart_old_owners_of_a_shared_address_come_first_and_then_new_ones_m
     for (name, port) in [("a", 83), ("b", 81), ("c", 82), ("d", 81)] {
         ledger.claim(sharing(name, port));
     }
-    ledger.settle();
+    ledger.on_synced();
     // By age, a is heard first; what is left of the address is for it all the same.
     assert_eq!(["a", "b", "c"].map(|name| ledger.has(name).concat()), ["10.0.0.9"; 3]);
     assert_eq!(ledger.has("d"), ["10.0.0.0"], "its port is taken there");
@@ -238,7 +238,7 @@ fn a_restart_leaves_each_port_of_a_shared_address_to_who_had_it() {
         for name in ["a", "b"] {
             again.claim(sharing(name, &[80, 81]));
         }
-        again.settle();
+        again.on_synced();
         for (name, has, lacks) in
             [("a", 81, "80/TCP Service default/b"), ("b", 80, "81/TCP Service default/a")]
         {
@@ -258,7 +258,7 @@ fn a_restart_leaves_each_port_of_a_shared_address_to_who_had_it() {
     again.learn(&written);
     again.claim(sharing("0", &[80]));
     again.claim(sharing("a", &[80, 81]));
-    again.settle();
+    again.on_synced();
     assert_eq!(ports(&again, "a"), [80, 81]);
     assert_eq!(again.has("0").len(), 0);
     assert_eq!(again.address(ip("10.0.0.9")).unwrap().conflicts, []);
@@ -281,7 +281,7 @@ fn who_follows_serves_a_port_as_it_is_written_and_not_by_age() {
     ledger.learn(&written(&[]));
     ledger.claim(sharing("a", &[80]));
     ledger.claim(sharing("b", &[80]));
-    ledger.settle();
+    ledger.on_synced();
     let holder = |ledger: &Ledger| {
         ["a", "b"].map(|name| ledger.grant(&owner(name)).0.map_or(0, |grant| grant.ports.len()))
     };

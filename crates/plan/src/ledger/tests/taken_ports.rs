@@ -107,7 +107,7 @@ fn at_a_start_the_configuration_comes_first_but_for_who_is_said_to_answer_there(
             let at = |port| [(ip("192.0.2.1"), tcp(port)), (ip("192.0.2.2"), tcp(port))];
             ledger.remember_ports(vec![(owner(said), at(80).to_vec())]);
         }
-        ledger.settle();
+        ledger.on_synced();
         for name in ["old", "young"] {
             let ports = ledger.grant(&owner(name)).0.map(|it| it.ports).unwrap_or_default();
             assert_eq!(

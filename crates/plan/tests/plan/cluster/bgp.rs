@@ -402,7 +402,7 @@ fn an_aggregate_is_announced_while_one_of_its_addresses_is_served_and_never_beyo
     let mut world = serving(Some(AnnounceMode::Bgp), &shop, more);
     assert_eq!(routes(&world), ["tor: 192.0.2.16/30"]);
     assert!(
-        world.problems().iter().any(|it| it.message.contains("192.0.2.8/30 has addresses that are not of"))
+        world.problems().iter().any(|it| it.message.contains("192.0.2.8/30 contains addresses outside of"))
     );
     world.apply(advertisement("a", says(24)));
     assert_eq!(routes(&world), ["tor:"], "it would claim addresses of others");

@@ -207,7 +207,7 @@ fn of_two_services_the_older_one_has_the_name_and_the_other_is_told() {
     assert_eq!(told(&world, &first), [""; 0]);
     let says = told(&world, &second);
     assert!(
-        says.len() == 1 && says[0].contains("Service default/shop also asks for this name, and is older"),
+        says.len() == 1 && says[0].contains("Service default/shop also requests this DNS name, and is older"),
         "{says:?}"
     );
     assert!(marks(&world.apply(Change::Gone(FactRef::Object(owner(&first).object())))));
@@ -233,7 +233,7 @@ fn an_older_service_that_begins_to_ask_for_a_name_does_not_get_it() {
     assert_eq!((it.service(), it.rivals.clone()), ("default/shop".into(), ["evil/shop".into()].into()));
     assert_eq!(told(&world, &shop), [""; 0]);
     assert!(
-        told(&world, &evil)[0].ends_with("also asks for this name, and had the name first"),
+        told(&world, &evil)[0].ends_with("also requests this DNS name, and had the name first"),
         "{:?}",
         told(&world, &evil)
     );

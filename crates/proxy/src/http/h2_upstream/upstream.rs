@@ -155,12 +155,12 @@ impl Upstream {
     }
 
     /// A connection is made whether or not there are enough.
-    pub(super) fn opens(self: &Rc<Self>) -> OpeningGuard {
+    pub(super) fn opening_guard(self: &Rc<Self>) -> OpeningGuard {
         self.opening.set(self.opening.get().saturating_add(1));
         OpeningGuard(self.clone())
     }
 
-    pub(super) fn stands(self: &Rc<Self>) -> ConnectionGuard {
+    pub(super) fn connection_guard(self: &Rc<Self>) -> ConnectionGuard {
         ConnectionGuard(self.clone())
     }
 
@@ -322,7 +322,7 @@ impl Upstream {
                 Some(_) => 0,
             };
             if self.may_open(most, client.context.now()) {
-                return Poll::Ready(NextConnection::Open(self.opens()));
+                return Poll::Ready(NextConnection::Open(self.opening_guard()));
             }
             // One that is being made is better than what is left.
             let comes = self.opening.get() > 0 && self.connections.borrow().len() < most;
@@ -435,7 +435,7 @@ impl Upstream {
     /// One idle connection is enough for what comes next.
     fn part_with_idle(&self) {
         let mut all = self.connections.borrow_mut();
-        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.state().held() == 0);
+        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.state().held_streams() == 0);
         if let (Some(_), Some((second, _))) = (idle.next(), idle.next()) {
             let gone = all.remove(second);
             drop(all);

@@ -226,7 +226,7 @@ fn newcomers_are_refused_while_a_group_of_the_kernel_is_nearly_full() {
         budget.is_used_up()
     };
     until("it is nearly full", &mut is_used_up);
-    assert_eq!(budget.held(), 0, "all of it is held by another process");
+    assert_eq!(budget.used(), 0, "all of it is held by another process");
     process.let_go();
     until("there is room again", || !is_used_up());
 }

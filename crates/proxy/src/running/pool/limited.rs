@@ -164,8 +164,8 @@ impl RunningPool {
                     at = at.saturating_add(1);
                     continue;
                 }
-                MemberSelection::Reserved(member) => ticket.settle(Some(member)),
-                MemberSelection::NoMember => ticket.settle(None),
+                MemberSelection::Reserved(member) => ticket.resolve(Some(member)),
+                MemberSelection::NoMember => ticket.resolve(None),
             }
             list.restricted = list.restricted.saturating_sub(usize::from(is_restricted));
             served.extend(list.waiting.remove(at));

@@ -6,7 +6,7 @@ use super::{Identity, malformed, not_allowed, tokens::TokenMethod};
 use crate::cloud::{
     clock::FakeTime,
     exchange::{Answer, Refusal, Reply, Request},
-    python::said,
+    python::python_str,
     state::State,
 };
 
@@ -50,7 +50,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
             400,
             format!(
                 "Invalid input for field/attribute application_credential. Value: {}. 'name' is a required property",
-                said(&given)
+                python_str(&given)
             ),
         )
     })?;

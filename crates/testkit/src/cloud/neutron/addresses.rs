@@ -77,7 +77,7 @@ impl Neutron {
                 Some(address) => {
                     let holder = self.addresses.taken.get(&(subnet.id.clone(), address));
                     if holder.is_some_and(|it| it != owner) {
-                        return Err(taken(address, &subnet.id));
+                        return Err(address_in_use(address, &subnet.id));
                     }
                     address
                 }
@@ -161,7 +161,7 @@ pub(super) fn pairs(fixed: &Value) -> Vec<(String, IpAddr)> {
     fixed.as_array().into_iter().flatten().filter_map(pair).collect()
 }
 
-pub(super) fn taken(address: IpAddr, subnet: &str) -> Refusal {
+pub(super) fn address_in_use(address: IpAddr, subnet: &str) -> Refusal {
     let message = format!("IP address {address} already allocated in subnet {subnet}");
     Refusal::of(409, "IpAddressAlreadyAllocated", message)
 }

@@ -19,7 +19,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     let mut fields = FLOATING.created(request)?;
     let project = owner(request, "floatingip");
     let network = fields["floating_network_id"].as_str().unwrap_or_default().to_owned();
-    let found = state.neutron.seen(&NETWORK, &network, &request.caller)?;
+    let found = state.neutron.visible_object(&NETWORK, &network, &request.caller)?;
     if !found.is("router:external") {
         let message = format!("Bad floatingip request: Network {network} is not a valid external network.");
         return Err(Refusal::of(400, "BadRequest", message));
@@ -28,7 +28,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     let port = fields.insert("port_id".to_owned(), Value::Null).unwrap_or_default();
     let subnet = fields.remove("subnet_id").and_then(|it| it.as_str().map(str::to_owned));
     if let Some(port) = port.as_str() {
-        state.neutron.seen(&PORT, port, &request.caller)?;
+        state.neutron.visible_object(&PORT, port, &request.caller)?;
     }
     if let Some(subnet) = &subnet {
         state.neutron.subnets.row(subnet).ok_or_else(|| missing(&SUBNET, subnet))?;
@@ -57,7 +57,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let mut row = state.to_change(&FLOATING, request)?;
     match changes.remove("port_id") {
         Some(Value::String(port)) => {
-            state.neutron.seen(&PORT, &port, &request.caller)?;
+            state.neutron.visible_object(&PORT, &port, &request.caller)?;
             state.associate(&mut row, &port)?;
         }
         Some(_) => {

@@ -5,7 +5,7 @@ use std::{net::IpAddr, str::FromStr};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::cloud::{exchange::Refusal, python::said};
+use crate::cloud::{exchange::Refusal, python::python_str};
 
 #[derive(Clone, Copy)]
 pub(super) enum Form {
@@ -34,21 +34,21 @@ impl Form {
         let fits = match self {
             Form::Any => true,
             Form::Text if !given.is_string() => {
-                return Err(fault(format!("'{}' is not a valid string.", said(given))));
+                return Err(fault(format!("'{}' is not a valid string.", python_str(given))));
             }
             Form::Bool if !given.is_boolean() => {
-                return Err(fault(format!("'{}' cannot be converted to boolean.", said(given))));
+                return Err(fault(format!("'{}' cannot be converted to boolean.", python_str(given))));
             }
             Form::Int if given.as_i64().is_none() => match text.parse::<i64>() {
                 Ok(number) => return Ok(number.into()),
-                Err(_) => return Err(fault(format!("'{}' is not an integer.", said(given)))),
+                Err(_) => return Err(fault(format!("'{}' is not an integer.", python_str(given)))),
             },
             Form::Uuid if !is_uuid(text) => {
-                return Err(fault(format!("'{}' is not a valid UUID.", said(given))));
+                return Err(fault(format!("'{}' is not a valid UUID.", python_str(given))));
             }
             Form::Ip => is_ip(text),
             Form::Mac if !is_mac(text) => {
-                return Err(fault(format!("'{}' is not a valid MAC address.", said(given))));
+                return Err(fault(format!("'{}' is not a valid MAC address.", python_str(given))));
             }
             Form::Cidr if network(text).is_none() => {
                 return Err(Refusal::of(
@@ -58,10 +58,10 @@ impl Form {
                 ));
             }
             Form::Choice(choices) if !choices.contains(&text) => {
-                return Err(fault(format!("{} is not in valid_values.", said(given))));
+                return Err(fault(format!("{} is not in valid_values.", python_str(given))));
             }
             Form::List if !given.is_array() => {
-                return Err(fault(format!("'{}' is not a list.", said(given))));
+                return Err(fault(format!("'{}' is not a list.", python_str(given))));
             }
             Form::FixedIps => {
                 if let Some(wrong) = texts(given, "ip_address").into_iter().find(|it| !is_ip(it)) {
@@ -81,7 +81,7 @@ impl Form {
         if fits {
             Ok(given.clone())
         } else {
-            Err(fault(format!("'{}' is not a valid IP address.", said(given))))
+            Err(fault(format!("'{}' is not a valid IP address.", python_str(given))))
         }
     }
 }
@@ -102,7 +102,7 @@ fn routes(given: &Value) -> Result<Value, String> {
             return Err(format!("'{destination}' is not a valid CIDR."));
         }
         if seen.contains(&route) {
-            return Err(format!("Duplicate hostroute '{}'.", said(route)));
+            return Err(format!("Duplicate hostroute '{}'.", python_str(route)));
         }
         seen.push(route);
     }

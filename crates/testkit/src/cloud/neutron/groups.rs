@@ -112,7 +112,7 @@ pub(super) fn create_rule(state: &mut State, request: &Request) -> Answer {
     let project = owner(request, "security_group_rule");
     check(&fields)?;
     let group = fields["security_group_id"].as_str().unwrap_or_default().to_owned();
-    let parent = state.neutron.seen(&GROUP, &group, &request.caller)?;
+    let parent = state.neutron.visible_object(&GROUP, &group, &request.caller)?;
     let of_default = parent.text("name") == DEFAULT;
     let is_same =
         |rule: &&Row| IDENTITY.iter().all(|name| meaning(&rule.fields, name) == meaning(&fields, name));
@@ -185,7 +185,7 @@ fn check(fields: &Fields) -> Result<(), Refusal> {
 
 pub(super) fn delete_rule(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
-    state.neutron.seen(&RULE, id, &request.caller)?;
+    state.neutron.visible_object(&RULE, id, &request.caller)?;
     state.neutron.rules.remove(id).ok_or_else(|| missing(&RULE, id))?;
     Ok(Reply::empty(204))
 }

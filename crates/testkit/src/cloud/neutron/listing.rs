@@ -15,7 +15,7 @@ const AUXILIARY: [&str; 6] = ["limit", "marker", "sort_key", "sort_dir", "fields
 const TAGS: [&str; 4] = ["tags", "tags-any", "not-tags", "not-tags-any"];
 
 pub(super) fn show(state: &mut State, request: &Request, kind: &'static Kind) -> Answer {
-    let row = state.neutron.seen(kind, &request.at[0], &request.caller)?;
+    let row = state.neutron.visible_object(kind, &request.at[0], &request.caller)?;
     Ok(Reply::one(200, kind.one, chosen(showing::one(&state.neutron, kind, row), request)))
 }
 

@@ -58,7 +58,7 @@ pub(super) fn create_subnet(state: &mut State, request: &Request) -> Answer {
     let mut fields = SUBNET.created(request)?;
     let project = owner(request, "subnet");
     let on = fields["network_id"].as_str().unwrap_or_default().to_owned();
-    let parent = state.neutron.seen(&NETWORK, &on, &request.caller)?;
+    let parent = state.neutron.visible_object(&NETWORK, &on, &request.caller)?;
     let is_external = parent.is("router:external");
     state.has_room_for(&SUBNET, &project)?;
     let given = request.json().unwrap_or_default();

@@ -39,7 +39,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     let fields = PORT.created(request)?;
     let project = owner(request, "port");
     let network = fields["network_id"].as_str().unwrap_or_default().to_owned();
-    state.neutron.seen(&NETWORK, &network, &request.caller)?;
+    state.neutron.visible_object(&NETWORK, &network, &request.caller)?;
     let id = state.add_port(fields, &network, &project)?;
     state.told(201, &PORT, &id)
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::cloud::{
     exchange::{Answer, Refusal, Reply, Request},
-    python::said,
+    python::python_str,
     state::State,
     store::{Fields, Row},
 };
@@ -70,7 +70,7 @@ pub(super) fn add_interface(state: &mut State, request: &Request) -> Answer {
         }
         return Err(bad_request("Either subnet_id or port_id must be specified."));
     };
-    let subnet = state.neutron.seen(&SUBNET, subnet, &request.caller)?.clone();
+    let subnet = state.neutron.visible_object(&SUBNET, subnet, &request.caller)?.clone();
     for port in state.interfaces(&router.id) {
         for (other, _) in pairs(&port.fields["fixed_ips"]) {
             let cidr = |it: &Row| net(it).map(|it| it.to_string()).unwrap_or_default();
@@ -280,8 +280,10 @@ impl State {
         if texts(routes, "nexthop").iter().all(reaches) {
             return Ok(());
         }
-        let message =
-            format!("Invalid format for routes: {}, the nexthop is not connected with router", said(routes));
+        let message = format!(
+            "Invalid format for routes: {}, the nexthop is not connected with router",
+            python_str(routes)
+        );
         Err(Refusal::of(400, "InvalidRoutes", message))
     }
 }

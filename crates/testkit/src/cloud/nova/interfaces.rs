@@ -31,7 +31,7 @@ pub(super) fn attach(state: &mut State, request: &Request) -> Answer {
     let wish = request.json().unwrap_or_default()["interfaceAttachment"].take();
     let port = match (wish["port_id"].as_str(), wish["net_id"].as_str()) {
         (Some(port), _) => {
-            let row = state.neutron.seen(&PORT, port, &request.caller);
+            let row = state.neutron.visible_object(&PORT, port, &request.caller);
             let row = row.map_err(|_| Refusal::new(404, format!("Port id {port} could not be found.")))?;
             if !row.text("device_id").is_empty() {
                 return Err(Refusal::new(409, format!("Port {port} is still in use.")));
@@ -39,7 +39,7 @@ pub(super) fn attach(state: &mut State, request: &Request) -> Answer {
             port.to_owned()
         }
         (None, Some(network)) => {
-            let found = state.neutron.seen(&NETWORK, network, &request.caller);
+            let found = state.neutron.visible_object(&NETWORK, network, &request.caller);
             found.map_err(|_| Refusal::new(404, format!("Network {network} could not be found.")))?;
             let address = wish["fixed_ips"][0]["ip_address"].as_str().map(str::to_owned);
             let wanted = Wanted { network: network.to_owned(), address, project, ..Wanted::default() };

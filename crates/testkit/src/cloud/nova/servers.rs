@@ -6,7 +6,7 @@ use super::{check_version, forbidden, offer, showing};
 use crate::cloud::{
     exchange::{Answer, Refusal, Reply, Request},
     neutron::{NETWORK, PORT, Wanted},
-    python::said,
+    python::python_str,
     state::State,
     store::{Fields, Row},
 };
@@ -119,7 +119,10 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     let wanted = body["server"].as_object().cloned().unwrap_or_default();
     let bad = |message: String| Err(Refusal::new(400, message));
     let invalid = |what: String| {
-        bad(format!("Invalid input for field/attribute server. Value: {}. {what}", said(&body["server"])))
+        bad(format!(
+            "Invalid input for field/attribute server. Value: {}. {what}",
+            python_str(&body["server"])
+        ))
     };
     if let Some(name) = wanted.keys().find(|it| !KNOWN.contains(&it.as_str())) {
         return invalid(format!("Additional properties are not allowed ('{name}' was unexpected)"));
@@ -127,7 +130,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     if let Some(name) = ["name", "flavorRef"].iter().find(|it| !wanted.contains_key(**it)) {
         return invalid(format!("'{name}' is a required property"));
     }
-    let flavor = said(&wanted["flavorRef"]);
+    let flavor = python_str(&wanted["flavorRef"]);
     if !offer::has_flavor(&flavor) {
         return bad(format!("Flavor {flavor} could not be found."));
     }
@@ -170,13 +173,13 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 fn check_networks(state: &State, request: &Request, networks: Option<&Value>) -> Result<(), Refusal> {
     for wish in networks.and_then(Value::as_array).into_iter().flatten() {
         if let Some(port) = wish["port"].as_str() {
-            let row = state.neutron.seen(&PORT, port, &request.caller);
+            let row = state.neutron.visible_object(&PORT, port, &request.caller);
             let row = row.map_err(|_| Refusal::new(400, format!("Port id {port} could not be found.")))?;
             if !row.text("device_id").is_empty() {
                 return Err(Refusal::new(409, format!("Port {port} is still in use.")));
             }
         } else if let Some(network) = wish["uuid"].as_str() {
-            let found = state.neutron.seen(&NETWORK, network, &request.caller);
+            let found = state.neutron.visible_object(&NETWORK, network, &request.caller);
             found.map_err(|_| Refusal::new(400, format!("Network {network} could not be found.")))?;
         }
     }

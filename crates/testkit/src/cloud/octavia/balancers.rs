@@ -104,14 +104,14 @@ pub(super) fn failover(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn status(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
-    let row = state.octavia.seen(&BALANCER, id, &request.caller)?;
+    let row = state.octavia.visible_object(&BALANCER, id, &request.caller)?;
     let body = json!({"statuses": {"loadbalancer": tree::of(&state.octavia, row)}});
     state.looked(&BALANCER, std::slice::from_ref(id));
     Ok(Reply::json(200, body))
 }
 
 pub(super) fn statistics(state: &mut State, request: &Request) -> Answer {
-    state.octavia.seen(&BALANCER, &request.at[0], &request.caller)?;
+    state.octavia.visible_object(&BALANCER, &request.at[0], &request.caller)?;
     Ok(no_traffic())
 }
 

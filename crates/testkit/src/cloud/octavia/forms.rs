@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::schema::{Kind, NESTED};
 use crate::cloud::{
     exchange::Refusal,
-    python::{quoted, said},
+    python::{python_str, quoted},
 };
 
 #[derive(Clone, Copy)]
@@ -37,12 +37,12 @@ pub(super) enum Form {
 
 impl Form {
     pub(super) fn read(self, name: &str, given: &Value) -> Result<Value, BodyError> {
-        let bad = |message: String| BodyError::input(name, &said(given), &message);
+        let bad = |message: String| BodyError::input(name, &python_str(given), &message);
         let text = || given.as_str().ok_or_else(|| bad("Value should be string".to_owned()));
         let texts = |least: fn(&str) -> Option<String>, message: &'static str| {
             let items = given
                 .as_array()
-                .ok_or_else(|| BodyError::Value(format!("Value not a valid list: {}", said(given))))?;
+                .ok_or_else(|| BodyError::Value(format!("Value not a valid list: {}", python_str(given))))?;
             let item = |it: &Value| {
                 it.as_str().and_then(least).map(Value::from).ok_or_else(|| bad(message.to_owned()))
             };
@@ -154,7 +154,7 @@ impl BodyError {
                 format!(
                     "Invalid input for field/attribute {}. Value: '{}'. {message}",
                     kind.argument,
-                    said(body)
+                    python_str(body)
                 )
             }
         };
@@ -172,7 +172,7 @@ fn flag(given: &Value) -> Result<bool, BodyError> {
         Value::Number(number) => Ok(number.as_f64() != Some(0.0)),
         Value::String(text) if ["true", "t", "yes", "y", "on", "1"].contains(&&**text) => Ok(true),
         Value::String(text) if ["false", "f", "no", "n", "off", "0"].contains(&&**text) => Ok(false),
-        other => Err(BodyError::Value(format!("Value not an unambiguous boolean: {}", said(other)))),
+        other => Err(BodyError::Value(format!("Value not an unambiguous boolean: {}", python_str(other)))),
     }
 }
 

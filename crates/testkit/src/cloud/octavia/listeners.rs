@@ -115,7 +115,7 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
 }
 
 pub(super) fn statistics(state: &mut State, request: &Request) -> Answer {
-    state.octavia.seen(&LISTENER, &request.at[0], &request.caller)?;
+    state.octavia.visible_object(&LISTENER, &request.at[0], &request.caller)?;
     Ok(no_traffic())
 }
 

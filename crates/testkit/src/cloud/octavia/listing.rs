@@ -46,7 +46,7 @@ pub(super) fn list(
 }
 
 pub(super) fn show(state: &mut State, request: &Request, kind: &'static Kind, id: &str) -> Answer {
-    let row = state.octavia.seen(kind, id, &request.caller)?;
+    let row = state.octavia.visible_object(kind, id, &request.caller)?;
     let body = chosen(showing::one(&state.octavia, kind, row), request);
     state.looked(kind, &[id.to_owned()]);
     Ok(Reply::one(200, kind.one, body))

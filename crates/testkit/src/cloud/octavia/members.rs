@@ -37,7 +37,7 @@ pub(super) fn list(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn show(state: &mut State, request: &Request) -> Answer {
     let home = home(state, request)?;
-    let row = state.octavia.seen(&MEMBER, &request.at[1], &request.caller)?;
+    let row = state.octavia.visible_object(&MEMBER, &request.at[1], &request.caller)?;
     if row.parent.as_deref() != Some(&home.pool.id) {
         return Err(not_found(MEMBER.title, &request.at[1]));
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::invalid;
 use crate::cloud::{
     exchange::Refusal,
-    python::said,
+    python::python_str,
     state::State,
     store::{Fields, Row, text},
 };
@@ -111,7 +111,7 @@ fn check_refs(state: &State, refs: &[String]) -> Result<(), Refusal> {
     if lost.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(400, format!("Could not retrieve certificate: {}", said(&lost.into()))))
+    Err(Refusal::new(400, format!("Could not retrieve certificate: {}", python_str(&lost.into()))))
 }
 
 fn refs(fields: &Fields) -> Vec<String> {

@@ -169,7 +169,7 @@ impl State {
         id: &str,
         caller: &Caller,
     ) -> Result<&Row, Refusal> {
-        let found = self.neutron.seen(kind, id, caller);
+        let found = self.neutron.visible_object(kind, id, caller);
         found.map_err(|_| Refusal::new(400, format!("{title} {id} not found.")))
     }
 

@@ -19,7 +19,7 @@ use tokio::{
     time::sleep,
 };
 
-use self::container::{State, keep};
+use self::container::{State, supervise};
 use super::{
     sandbox::{Addresses, Sandbox},
     volumes,
@@ -129,11 +129,11 @@ async fn run(
     let mut beside = Vec::new();
     for kept in first.iter() {
         if goes_on(kept) {
-            beside.push(tokio::task::spawn_local(keep(life.clone(), kept.clone(), "Always".to_owned())));
+            beside.push(tokio::task::spawn_local(supervise(life.clone(), kept.clone(), "Always".to_owned())));
             continue;
         }
         let again = if restarts == "Never" { "Never" } else { "OnFailure" };
-        keep(life.clone(), kept.clone(), again.to_owned()).await;
+        supervise(life.clone(), kept.clone(), again.to_owned()).await;
         if !kept.state.borrow().succeeded() {
             return;
         }
@@ -141,7 +141,7 @@ async fn run(
     life.initialized.set(true);
     life.changed.notify_one();
     for kept in main.iter() {
-        beside.push(tokio::task::spawn_local(keep(life.clone(), kept.clone(), restarts.clone())));
+        beside.push(tokio::task::spawn_local(supervise(life.clone(), kept.clone(), restarts.clone())));
     }
     for one in beside {
         let _ = one.await;

@@ -33,7 +33,7 @@ pub(super) fn around(
     for top in ["proc", "sys", "dev"] {
         script.push(format!("mkdir -p '{root}/{top}' && mount --rbind /{top} '{root}/{top}'"));
     }
-    for Mount { folder, at, read_only } in volumes::asked(place, pod, container) {
+    for Mount { folder, at, read_only } in volumes::requested_mounts(place, pod, container) {
         script.push(format!("mkdir -p '{root}{at}' && mount --bind '{}' '{root}{at}'", folder.display()));
         if read_only {
             script.push(format!("mount -o remount,bind,ro '{root}{at}'"));
@@ -62,7 +62,7 @@ pub(super) fn around(
     let groups: Vec<String> = of_pod.and_then(|it| it.fs_group).iter().map(i64::to_string).collect();
     let capabilities = match privileged {
         true => "all".to_owned(),
-        false => walls::kept(context).into_iter().collect::<Vec<_>>().join(","),
+        false => walls::capabilities(context).into_iter().collect::<Vec<_>>().join(","),
     };
     let no_new = context.allow_privilege_escalation == Some(false);
     let pods = place.images.get("web").and_then(|it| it.first()).ok_or("rig/kubernetes/pod is missing")?;

@@ -41,7 +41,7 @@ pub(super) async fn prepare(place: &NodeContext, client: &Client, pod: &Pod) -> 
 
 /// Where a container on the machine's own files has them.
 pub(super) fn mounts(place: &NodeContext, pod: &Pod, container: &Container) -> Vec<Mount> {
-    let mut mounts = asked(place, pod, container);
+    let mut mounts = requested_mounts(place, pod, container);
     for mount in &mut mounts {
         // A machine's /var/run is its /run.
         if let Some(rest) = mount.at.strip_prefix("/var").filter(|rest| rest.starts_with("/run/")) {
@@ -52,7 +52,7 @@ pub(super) fn mounts(place: &NodeContext, pod: &Pod, container: &Container) -> V
 }
 
 /// Where a container asks for them. One of a kind that this does not know is not there.
-pub(super) fn asked(place: &NodeContext, pod: &Pod, container: &Container) -> Vec<Mount> {
+pub(super) fn requested_mounts(place: &NodeContext, pod: &Pod, container: &Container) -> Vec<Mount> {
     let volumes: Vec<&Volume> = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten()).collect();
     let of = |name: &str| volumes.iter().find(|it| it.name == name).map(|it| folder_of(place, pod, it));
     let mounts = container.volume_mounts.iter().flatten();

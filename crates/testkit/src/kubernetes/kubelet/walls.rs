@@ -78,7 +78,7 @@ pub(super) fn around(
 
 /// What takes rights away from a program.
 fn rights(context: &SecurityContext) -> Vec<String> {
-    let bounding = kept(context).iter().fold("-all".to_owned(), |all, one| format!("{all},+{one}"));
+    let bounding = capabilities(context).iter().fold("-all".to_owned(), |all, one| format!("{all},+{one}"));
     let mut setpriv =
         vec!["setpriv".to_owned(), format!("--bounding-set={bounding}"), "--inh-caps=-all".to_owned()];
     if context.allow_privilege_escalation == Some(false) {
@@ -89,7 +89,7 @@ fn rights(context: &SecurityContext) -> Vec<String> {
 }
 
 /// What a container may do at most: capabilities by their names in lower case, without `cap_`.
-pub(super) fn kept(context: &SecurityContext) -> BTreeSet<String> {
+pub(super) fn capabilities(context: &SecurityContext) -> BTreeSet<String> {
     let lower = |names: Option<&Vec<String>>| -> BTreeSet<String> {
         names.into_iter().flatten().map(|it| it.to_lowercase()).collect()
     };

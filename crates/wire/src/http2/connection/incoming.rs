@@ -79,7 +79,7 @@ impl<S: Default> Connection<S> {
             FrameStart::Frame(frame) => frame,
         };
         let length = input.len().min(super::HEAD + frame.payload.len());
-        match self.hear(frame) {
+        match self.handle_frame(frame) {
             Ok(heard) => Ok((length, heard)),
             Err(broken) => self.fail(broken),
         }
@@ -90,7 +90,7 @@ impl<S: Default> Connection<S> {
         Err(broken)
     }
 
-    fn hear<'i>(&mut self, frame: Frame<'i>) -> FrameResult<'i> {
+    fn handle_frame<'i>(&mut self, frame: Frame<'i>) -> FrameResult<'i> {
         if !self.theirs.came && frame.kind != kind::SETTINGS {
             return wrong("a frame before SETTINGS");
         }

@@ -186,9 +186,9 @@ fn streams_beyond_what_is_allowed_are_refused_and_may_be_asked_again() {
         assert_eq!(heard == [FrameEvent::Refused], id == 9, "{id}: {heard:?}");
     }
     assert_eq!(frames(&side.out), [(kind::RST_STREAM, 0, 9, vec![0, 0, 0, 7])]);
-    assert_eq!((side.open(), side.held()), (4, 4));
+    assert_eq!((side.open(), side.held_streams()), (4, 4));
     let key = side.streams.find(3).unwrap();
-    side.say(key, true, |block| block.status(200));
+    side.send_headers(key, true, |block| block.status(200));
     assert!(side.let_go(key, 0).is_some(), "what stood with it comes back");
     let question = framed(kind::HEADERS, ALL, 11, &get("/"));
     assert!(matches!(hear(&mut side, &question).0[..], [FrameEvent::Request { .. }]), "there is room again");
@@ -413,7 +413,7 @@ proptest! {
                 let (_, down, trailed) = sizes[at];
                 let (has_head, sent, done) = &mut answered[at];
                 if !std::mem::replace(has_head, true) {
-                    pair.server.say(key, false, |block| block.status(200));
+                    pair.server.send_headers(key, false, |block| block.status(200));
                 }
                 if *sent < down {
                     *sent += pair.server.send_data(key, &bytes[*sent..down], !trailed);
@@ -421,7 +421,7 @@ proptest! {
                 if *sent == down && !*done {
                     *done = true;
                     match trailed {
-                        true => pair.server.say(key, true, |block| block.field(b"t", b"u")),
+                        true => pair.server.send_headers(key, true, |block| block.field(b"t", b"u")),
                         false => drop(pair.server.send_data(key, &[], true)),
                     }
                 }

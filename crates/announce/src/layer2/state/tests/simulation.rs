@@ -95,14 +95,14 @@ impl Network {
         machine.set_places(self.now, vec![mac(host)], |_| None);
         self.hosts[host].machine = Some(machine);
         self.hosts[host].inbox.clear();
-        self.want(host);
+        self.set_desired(host);
     }
 
     fn start_all(&mut self) {
         (0..self.hosts.len()).for_each(|host| self.start(host));
     }
 
-    fn want(&mut self, host: usize) {
+    fn set_desired(&mut self, host: usize) {
         let all: Vec<usize> = (0..self.hosts.len()).collect();
         let candidates: std::sync::Arc<[Name]> = all.iter().map(|it| name(*it)).collect();
         let wanted = |last: &u8| WantedAddress { address: address(*last), candidates: candidates.clone() };
@@ -115,7 +115,7 @@ impl Network {
         let place = SubnetInterface { link: 1, mac: mac(host) };
         let mut actions = Vec::new();
         let Some(machine) = &mut self.hosts[host].machine else { return };
-        machine.want(now, wanted, |_| Some(place), &mut actions);
+        machine.set_desired(now, wanted, |_| Some(place), &mut actions);
         machine.tick(now, &mut actions);
         self.act(host, actions);
     }
@@ -290,11 +290,11 @@ proptest! {
                 }
                 Fault::Drain(host, last) => {
                     network.hosts[host].wants.retain(|it| *it != last);
-                    network.want(host);
+                    network.set_desired(host);
                 }
                 Fault::Serve(host) => {
                     network.hosts[host].wants = vec![1, 2, 3];
-                    network.want(host);
+                    network.set_desired(host);
                 }
                 Fault::Lose(lost) => network.lost = lost,
                 Fault::Cut(one, other) if one != other => network.cut.push([one, other]),
@@ -324,7 +324,7 @@ proptest! {
             if network.hosts[host].machine.is_none() {
                 network.start(host);
             }
-            network.want(host);
+            network.set_desired(host);
         }
         network.run(Duration::from_secs(8));
         prop_assert!(one_each(&network), "{}", network.told());

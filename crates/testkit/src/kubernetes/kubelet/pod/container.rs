@@ -40,7 +40,7 @@ impl State {
 }
 
 /// Starts it, and again for as long as `restarts` says so; to its end.
-pub(super) async fn keep(life: Rc<PodContext>, kept: Rc<PodContainer>, restarts: String) {
+pub(super) async fn supervise(life: Rc<PodContext>, kept: Rc<PodContainer>, restarts: String) {
     let mut ending = life.ending.subscribe();
     let program = Program {
         place: &life.place,

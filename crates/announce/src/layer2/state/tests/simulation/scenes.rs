@@ -63,14 +63,14 @@ fn a_planned_move_takes_as_long_as_one_message() {
     network.run(Duration::from_secs(2));
     let owner = network.answering(1)[0];
     network.hosts[owner].wants = vec![2, 3];
-    network.want(owner);
+    network.set_desired(owner);
     assert!(network.answering(1).is_empty(), "withdrawn at once");
     let took = network.until("another owner", |it| it.answering(1).len() == 1);
     assert!(took <= millis(5), "{took:?}");
 
     // It comes back by itself, without anyone answering twice.
     network.hosts[owner].wants = vec![1, 2, 3];
-    network.want(owner);
+    network.set_desired(owner);
     network.until("it is back", |it| it.answering(1) == [owner]);
     assert_eq!(network.found, [] as [u8; 0]);
 }
@@ -165,7 +165,7 @@ fn succeed(network: &mut Network, host: usize, pause: Duration) {
     machine.set_places(network.now, vec![mac(host)], |_| None);
     machine.inherit(network.now, &left);
     network.hosts[host].machine = Some(machine);
-    network.want(host);
+    network.set_desired(host);
 }
 
 #[test]

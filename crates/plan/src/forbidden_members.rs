@@ -1,5 +1,5 @@
-//! Members that nobody may name where tenants share a cluster: the data plane dials from the network of its machine, so a
-//! member that is the machine itself would lead everybody to what listens there.
+//! Members that tenants of a shared cluster may not name. The data plane connects from the network of its machine, so a member that
+//! is the machine itself would give all clients access to what listens there.
 //!
 //! ```text
 //!     loopback, link-local, metadata of clouds, unspecified, multicast ──► never
@@ -90,7 +90,7 @@ impl ProtectedAddresses {
     }
 
     /// `of_host`, `published`: whose an address is, and whether we publish it.
-    pub(crate) fn bar(
+    pub(crate) fn forbidden_reason(
         &self,
         member: &Member,
         of_host: impl Fn(&IpAddr) -> Option<Name>,
@@ -200,7 +200,7 @@ fn special(ip: IpAddr) -> Option<&'static str> {
 
 impl ForbiddenReason {
     /// What the address is, for the users of an object that names it.
-    pub(crate) fn told_to(&self, reader: &ObjectRef) -> String {
+    pub(crate) fn describe_to(&self, reader: &ObjectRef) -> String {
         match self {
             ForbiddenReason::Special(what) => (*what).to_owned(),
             ForbiddenReason::Published => "an address that Seaway publishes".to_owned(),
@@ -232,7 +232,7 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[ForbiddenM
     let named = barred
         .iter()
         .take(NAMED)
-        .map(|it| format!("{} (from {}) is {}", it.at, it.named_by, it.why.told_to(&own)));
+        .map(|it| format!("{} (from {}) is {}", it.at, it.named_by, it.why.describe_to(&own)));
     let more = match barred.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(", and {more} more like it"),

@@ -1,7 +1,7 @@
-//! How much of certificates each namespace may have held here, in bytes: of all that is named, a host holds the content.
+//! Quota of certificates of each namespace, in bytes: a host keeps the content of all that are named.
 //!
-//! What is held stays, and comes before what is new; so does what takes its place and is no larger. What does not fit is left
-//! out, and is asked for again when there is room.
+//! What is kept stays, and comes before what is new; so does what takes its place and is no larger. What does not fit is left
+//! out, and is asked for again when the quota allows it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

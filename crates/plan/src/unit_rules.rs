@@ -1,4 +1,4 @@
-//! Whether a Service, as it is at this moment, uses what a cloud has: asked right before that is removed.
+//! Rules by which Services get Units. Right before a Unit is removed, they decide whether a Service still uses it.
 
 use std::sync::Arc;
 

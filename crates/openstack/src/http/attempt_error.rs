@@ -1,4 +1,4 @@
-//! Why there is no whole reply, in words that name the fix.
+//! Errors of single HTTP attempts. Each says why no complete reply came, and what to correct.
 
 use std::{error::Error as Cause, io, time::Duration};
 
@@ -39,7 +39,7 @@ impl AttemptError {
 
 impl RequestDescription<'_> {
     /// Of a request that got no reply.
-    pub(super) fn trouble(&self, error: reqwest::Error) -> AttemptError {
+    pub(super) fn no_reply(&self, error: reqwest::Error) -> AttemptError {
         let connecting = error.is_connect();
         let told = if error.is_timeout() {
             self.too_late(connecting)
@@ -122,7 +122,7 @@ impl RequestDescription<'_> {
                 format!("nothing listens at {host}: connection refused")
             }
             Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
-                format!("{host} ended the connection while it was being made")
+                format!("{host} closed the connection during the handshake")
             }
             Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable) => {
                 format!("this machine has no route to {host}")
@@ -178,7 +178,7 @@ impl RequestDescription<'_> {
                 format!("{host} requires a client certificate, or a different one"),
                 "name it: `cert` and `key` in clouds.yaml, `cert-file` and `key-file` in cloud.conf".to_owned(),
             ),
-            _ => (format!("no TLS with {host}"), format!("check the address in {}", self.address_from)),
+            _ => (format!("the TLS handshake with {host} failed"), format!("check the address in {}", self.address_from)),
         };
         Error::new(Class::Tls, message).with_fix(fix)
     }

@@ -1,4 +1,4 @@
-//! How much of the front door each namespace takes. What is beyond its limit is left out, the youngest objects first, so that
+//! Quotas of the front door for each namespace. What is beyond its limit is left out, the youngest objects first, so that
 //! one namespace makes neither requests of others slow nor memory short.
 //!
 //! Counted are matches (for each of their host names) and regular expressions. An object is served whole or not at all.
@@ -11,7 +11,7 @@ use seaway_model::{
     load_balancer::{Match, PathMatch, TextMatch},
 };
 
-use super::guest::{AttachedRoute, RoutePrecedence};
+use super::attached_route::{AttachedRoute, RoutePrecedence};
 
 #[derive(Debug, Default)]
 pub(super) struct NamespaceQuotas {

@@ -1,4 +1,5 @@
-//! Authorities that are not asked for a while: what is wrong with one of them is no host name's failure, and is tried once for all.
+//! Pauses after failures of a certificate authority. A failure of the authority itself counts once for all host names, and not as a
+//! failed order of one of them.
 
 use std::collections::HashMap;
 
@@ -42,7 +43,7 @@ impl Backoffs {
             true => SLOWER,
             false => {
                 let asked = error.retry_after().map_or(0, |it| it.as_secs());
-                schedule::wait(failures).as_secs().max(asked).min(MOST)
+                schedule::delay_after(failures).as_secs().max(asked).min(MOST)
             }
         };
         let gate = Backoff { failures, until: now.saturating_add(wait), why: error.to_string() };

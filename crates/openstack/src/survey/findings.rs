@@ -1,4 +1,4 @@
-//! What is missing for load balancers, and what to type about it. Pure.
+//! Findings of the inspection of a project: what is missing for load balancers, and the command that adds it. Pure.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ fn judge_octavia(survey: &Survey, findings: &mut Vec<Finding>) {
     let user = &survey.identity.user;
     let project = survey.identity.project.as_ref().map_or("PROJECT", |it| &it.name);
     let grant = format!(
-        "an operator types: openstack role add --user {user} --project {project} load-balancer_member"
+        "an operator has to run: openstack role add --user {user} --project {project} load-balancer_member"
     );
     match &survey.load_balancers_listed {
         FetchResult::Failed(error) if matches!(error.class(), Class::Forbidden | Class::Unauthorized) => {
@@ -172,7 +172,7 @@ fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
     if networks.is_empty() {
         findings.push(missing(
             "there is no external network, so no floating IPs".to_owned(),
-            "an operator types: openstack network create --external …; without it, load balancers are internal \
+            "an operator has to run: openstack network create --external …; without it, load balancers are internal \
              (`internal-lb=true`)"
                 .to_owned(),
         ));
@@ -195,7 +195,7 @@ fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
         ),
         None => (
             format!("no IPv4 subnet of an external network is visible ({})", listed(&names)),
-            "an operator types: openstack subnet create --network NAME --subnet-range CIDR --no-dhcp …"
+            "an operator has to run: openstack subnet create --network NAME --subnet-range CIDR --no-dhcp …"
                 .to_owned(),
         ),
     };
@@ -209,7 +209,7 @@ fn judge_quotas(quotas: &[Quota], findings: &mut Vec<Finding>) {
         if let Some(error) = quota.limit.error().filter(|it| !is_absence(it)) {
             unread.entry(error.message()).or_insert_with(|| (Vec::new(), fix_of(error))).0.push(quota.what);
         }
-        if let (Some(left), Some(limit)) = (quota.left(), quota.limit.value()) {
+        if let (Some(left), Some(limit)) = (quota.remaining(), quota.limit.value()) {
             judge_quota(quota.what, limit.unsigned_abs(), left, findings);
         }
     }

@@ -1,4 +1,4 @@
-//! A text that is shown to the cloud and to nobody else.
+//! A text that only requests to the cloud contain. Logs and `Debug` output do not show it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What guests are told: who answers for them, and what is wrong.
+//! Status of what is attached to the front door: how many hosts serve a Service or route, and its Problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use seaway_model::{Name, ObjectRef, Owner, Problem, Reason, config::FrontDoor as
 
 use super::{
     FrontDoor,
-    guest::{AttachedRoute, RoutePrecedence},
+    attached_route::{AttachedRoute, RoutePrecedence},
     listeners::requires_client_certificates,
     served::PlannedBackends,
     service,
@@ -44,7 +44,7 @@ impl FrontDoor {
     }
 
     /// What an owner is told of its being here: how many answer for it, and what is wrong. Nothing, if it is not.
-    pub(crate) fn told(&self, owner: &Owner) -> Option<AttachedRouteStatus> {
+    pub(crate) fn status_of(&self, owner: &Owner) -> Option<AttachedRouteStatus> {
         let object = owner.object();
         let seated = self.ranks.get(&object).and_then(|rank| Some((rank, self.guests.get(rank)?)));
         let seated = seated.filter(|(_, guest)| guest.owner == *owner);
@@ -74,7 +74,7 @@ impl FrontDoor {
                     .sum()
             },
         );
-        let leads = seated.is_some_and(|(_, guest)| guest.leads());
+        let leads = seated.is_some_and(|(_, guest)| guest.is_attached());
         Some(AttachedRouteStatus { members, problems: problems.into_iter().collect(), leads })
     }
 
@@ -82,7 +82,7 @@ impl FrontDoor {
     pub(crate) fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
         let object = owner.object();
         let guest = self.ranks.get(&object).and_then(|rank| self.guests.get(rank))?;
-        let leads = guest.owner == *owner && guest.leads() && guest.is_at(None);
+        let leads = guest.owner == *owner && guest.is_attached() && guest.is_at(None);
         match (guest.requires_certificates(), guest.redirect) {
             _ if !leads => None,
             (true, _) => {
@@ -97,7 +97,7 @@ impl FrontDoor {
     }
 
     pub(crate) fn problems(&self) -> BTreeSet<Problem> {
-        self.owners().iter().filter_map(|owner| self.told(owner)).flat_map(|it| it.problems).collect()
+        self.owners().iter().filter_map(|owner| self.status_of(owner)).flat_map(|it| it.problems).collect()
     }
 
     /// By who has them, and by the field that makes them.
@@ -130,7 +130,8 @@ impl FrontDoor {
     fn refused(&self, rank: &RoutePrecedence, guest: &AttachedRoute) -> Vec<Problem> {
         let mut by_field: BTreeMap<&Name, BTreeSet<String>> = BTreeMap::new();
         for (claim, field) in guest.claims.iter().filter(|(claim, _)| !self.may(rank, claim)) {
-            let told = self.host_names().told_of(rank.namespace(), claim.host(), claim.asked());
+            let told =
+                self.host_names().other_owner_of(rank.namespace(), claim.host(), claim.request_match());
             by_field.entry(field).or_default().extend(told);
         }
         let problem = |(field, told): (&Name, BTreeSet<String>)| {

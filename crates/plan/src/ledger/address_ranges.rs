@@ -1,4 +1,4 @@
-//! Taken addresses as runs without a gap, so that the next free one is found without walking over the taken.
+//! Used addresses as ranges without a gap. The next free address is found without walking over the used ones.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

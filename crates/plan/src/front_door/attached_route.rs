@@ -1,4 +1,4 @@
-//! Who appears at the front door: a Service by itself, or a route.
+//! What is attached to the front door: a Service by its own name, or an HTTPRoute.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -145,7 +145,7 @@ impl AttachedRoute {
         self.certificates = wishes.tls.objects(namespace);
         (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
-        self.problems.extend(given.certificates.told(&object, &field, &self.certificates, hosts));
+        self.problems.extend(given.certificates.problems_at(&object, &field, &self.certificates, hosts));
     }
 
     /// Host names that it asks for.
@@ -156,7 +156,7 @@ impl AttachedRoute {
 
     /// What it asks for at all host names.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = &Match> {
-        self.claims.keys().filter(|it| it.host().is_none()).map(RouteClaim::asked)
+        self.claims.keys().filter(|it| it.host().is_none()).map(RouteClaim::request_match)
     }
 
     /// Of the connections of its clients.
@@ -170,7 +170,7 @@ impl AttachedRoute {
     }
 
     /// It is there at all.
-    pub(super) fn leads(&self) -> bool {
+    pub(super) fn is_attached(&self) -> bool {
         !self.is_closed && self.has_rules()
     }
 
@@ -214,7 +214,7 @@ impl AttachedRoute {
     }
 
     /// Rules that are as they were are the very same `Arc`: whoever compiles them sees it at once.
-    pub(super) fn keep(&mut self, before: &AttachedRoute) {
+    pub(super) fn reuse_rules_of(&mut self, before: &AttachedRoute) {
         let keep = |(rule, known): (&mut Arc<Rule>, &Arc<Rule>)| {
             if rule == known {
                 *rule = known.clone();

@@ -1,4 +1,4 @@
-//! What a source has told so far, as a World would know it.
+//! The state of all objects after the changes that a source reported, as a World would have it.
 
 use std::collections::BTreeMap;
 

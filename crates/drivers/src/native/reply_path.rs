@@ -1,4 +1,5 @@
-//! Members that see their clients' addresses: as long as their answers are led back here.
+//! Routing of replies for `seaway.dev/transparent`. Members that see their clients' addresses are used only while their replies are
+//! routed back to this host.
 
 use std::{
     io::ErrorKind,
@@ -27,7 +28,7 @@ pub struct ReplyPathProblem {
 
 impl ReplyPath {
     /// Makes it so, where it is not known to be.
-    pub(super) fn lead_back(&self) -> Result<(), ReplyPathProblem> {
+    pub(super) fn route_replies_back(&self) -> Result<(), ReplyPathProblem> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some((since, Ok(()))) if since.elapsed() < LOOK_AGAIN => Ok(()),
@@ -41,7 +42,7 @@ impl ReplyPath {
 
     /// What is left on this machine once nobody leads them back any more, with the commands that remove it; nothing, if no
     /// Service asked for it.
-    pub fn left(&self) -> Option<String> {
+    pub fn leftovers(&self) -> Option<String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let led = matches!(&*known, Some((_, Ok(()))));
         led.then(|| {
@@ -53,8 +54,8 @@ impl ReplyPath {
     }
 
     /// The pool as it can be served: better that members see this host than that nobody is answered.
-    pub(super) fn shown(&self, pool: &Arc<Pool>) -> Arc<Pool> {
-        match pool.transparent && self.lead_back().is_err() {
+    pub(super) fn servable(&self, pool: &Arc<Pool>) -> Arc<Pool> {
+        match pool.transparent && self.route_replies_back().is_err() {
             true => Arc::new(Pool { transparent: false, ..Pool::clone(pool) }),
             false => pool.clone(),
         }

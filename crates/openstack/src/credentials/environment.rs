@@ -1,4 +1,4 @@
-//! What a process finds around it, as a value: tests have their own.
+//! Environment variables and folders that credentials are read from. They are a value, so that tests pass their own.
 
 use std::{collections::BTreeMap, env, path::PathBuf};
 

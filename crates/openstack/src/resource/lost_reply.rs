@@ -1,4 +1,4 @@
-//! Making something, though the reply may be lost on its way.
+//! Creation of a resource, also where the reply to the POST is lost.
 //!
 //! A POST whose outcome nobody knows is not repeated blindly. What it may have made is looked for by its exact
 //! description: found once, it is taken for ours; not at all, the POST is repeated; several times, a human decides.
@@ -87,7 +87,7 @@ impl<R: Creatable> Collection<R> {
                 number => {
                     let ids: Vec<&str> = found.iter().map(|it| it.id.as_str()).take(5).collect();
                     let message = format!(
-                        "the reply was lost, and {number} objects are like the {} that was to be created: {}",
+                        "the reply was lost, and {number} objects match the {} that was to be created: {}",
                         R::NAMES.one,
                         ids.join(", ")
                     );

@@ -1,4 +1,5 @@
-//! Which clients a Service lets in, and how often, by its own word and by that of routes that lead to it.
+//! Access rules of a Service: networks, rate limits, passwords, forward authentication, client certificates. They come from its own
+//! annotations and from the routes that lead to it.
 
 use std::sync::Arc;
 
