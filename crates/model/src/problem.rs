@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    name::{Name, ObjectRef},
+    name::{Kind, Name, ObjectRef},
     reason::Reason,
 };
 
@@ -101,19 +101,53 @@ impl Problem {
     }
 }
 
+/// `shop.yaml:12:9`, or `shop.yaml`
+impl fmt::Display for SourceLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}:{}", self.file, self.column),
+        }
+    }
+}
+
 /// `shop.yaml:12:9: Service default/shop: spec.ports[0].port: … (fix)`
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(place) = &self.place {
-            match place.line {
-                0 => write!(f, "{}: ", place.file)?,
-                line => write!(f, "{}:{line}:{}: ", place.file, place.column)?,
-            }
+            write!(f, "{place}: ")?;
         }
-        write!(f, "{}: ", self.object)?;
-        if !self.field.is_empty() {
+        // A key of the configuration is its own object.
+        let below = self.field.strip_prefix(self.object.name.as_str());
+        let is_key = self.object.kind == Kind::Config
+            && below.is_some_and(|it| it.is_empty() || it.starts_with(['.', '[']));
+        match is_key {
+            true => write!(f, "{} {}: ", self.object.kind, self.field)?,
+            false => write!(f, "{}: ", self.object)?,
+        }
+        if !self.field.is_empty() && !is_key {
             write!(f, "{}: ", self.field)?;
         }
         f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_the_configuration_is_named_once() {
+        for (name, field, text) in [
+            ("tcpServices[0]", "tcpServices[0]", "Config tcpServices[0]: wrong"),
+            ("frontDoor", "frontDoor.tls.clients", "Config frontDoor.tls.clients: wrong"),
+            ("frontDoor", "", "Config frontDoor: wrong"),
+            ("manifests", "", "Config manifests: wrong"),
+            ("frontDoor.two", "spec.ports", "Config frontDoor.two: spec.ports: wrong"),
+            ("tcpServices[1]", "tcpServices[10]", "Config tcpServices[1]: tcpServices[10]: wrong"),
+        ] {
+            let object = ObjectRef::new(Kind::Config, "", name);
+            assert_eq!(Problem::new(object, Reason::Invalid, "wrong").at(field).to_string(), text);
+        }
     }
 }

@@ -249,7 +249,7 @@ fn what_fails_is_told_at_the_front_door_which_stays_ready() {
     assert_eq!(
         problems(&world),
         [
-            "Config frontDoor: frontDoor.acme: no certificate is ordered for *.shop.example: that needs a record in DNS (DNS-01), and no name server is configured"
+            "Config frontDoor.acme: no certificate is ordered for *.shop.example: that needs a record in DNS (DNS-01), and no name server is configured"
         ],
         "that nothing is redirected yet is no Problem while a certificate is on its way"
     );

@@ -97,9 +97,9 @@ fn secrets_that_the_configuration_names_in_vain_are_told_until_they_come() {
     assert_eq!(
         problems(&world),
         [
-            "Config frontDoor: frontDoor.certificates[0].secret: Secret default/a has no certificate",
-            "Config frontDoor: frontDoor.tls.clients: no client is served: the front door requires client certificates and has no certificate of its own",
-            "Config frontDoor: frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is served",
+            "Config frontDoor.certificates[0].secret: Secret default/a has no certificate",
+            "Config frontDoor.tls.clients: no client is served: the front door requires client certificates and has no certificate of its own",
+            "Config frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is served",
         ]
     );
     let mut ca = secret("ca", &[("ca.crt", CA)]);
@@ -233,7 +233,7 @@ fn what_is_asked_for_in_the_open_is_sent_to_tls_if_so_wished() {
         let told_why =
             |world: &World| problems(world).into_iter().filter(|it| it.ends_with(why)).collect::<Vec<_>>();
         let asked = "Service default/wanted: metadata.annotations[serviceloadbalancer/lb.sslTerm]";
-        let by_all = everybody.then_some("Config frontDoor: frontDoor.tls.redirect");
+        let by_all = everybody.then_some("Config frontDoor.tls.redirect");
         let places: Vec<_> = [asked].into_iter().chain(by_all).map(|it| format!("{it}: {why}")).collect();
         assert_eq!(told_why(&world), places);
         let status = world.status(&facts::owner(&wanted)).expect("it is there");
