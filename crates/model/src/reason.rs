@@ -164,6 +164,9 @@ reasons! {
         /// The administrator does not allow this here, or not to this namespace.
         NotAllowed: "Remove the setting that the message names, or have it allowed in the configuration \
                      (tenants): docs/tenants.md.",
+        /// Every client is trusted to say which address it has: source ranges, limits for each client, and logs that go by
+        /// addresses protect nothing.
+        AddressForgeable: "Name only the networks of the proxies before Seaway: docs/client-addresses.md.",
         /// Another controller writes what Seaway would write.
         OtherController: "Give the Service a loadBalancerClass that only one of the controllers serves, or \
                           stop one of them: docs/adopt.md.",

@@ -60,6 +60,7 @@ pub use guarded::guarded_references;
 pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
+pub use sources::contains_every_address;
 pub use unit_rules::UnitRules;
 pub use unserved::{serves_nothing, unserved_problems};
 pub use world::{

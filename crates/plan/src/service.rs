@@ -114,6 +114,7 @@ pub(crate) fn plan(
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));
     planned.problems.extend(sources::problem(demand, given.config));
+    planned.problems.extend(sources::forgeable(demand));
     let here = given.host.filter(|it| demand.service.local_only && given.index.is_outside(Some(it)));
     planned.problems.extend(beside_nodes(demand, here.as_slice()));
     if demand.service.local_only && host.is_some() && planned.members == 0 {
