@@ -8,6 +8,7 @@
 //! certificate is found out by who uses it.
 
 mod asked;
+mod authorities;
 pub(crate) mod calendar;
 pub(crate) mod passwords;
 pub(crate) mod pem;
@@ -195,11 +196,6 @@ impl Certificates {
         Some(&self.known.get(object)?.held.as_ref()?.certificate)
     }
 
-    /// Whether there is somebody to vouch for the certificates of clients.
-    pub(crate) fn vouches(&self, object: &ObjectRef) -> bool {
-        self.held(object).is_some_and(|it| !it.authorities.is_empty())
-    }
-
     /// Those that `seaway.dev/basic-auth` names there.
     pub(crate) fn users(&self, object: &ObjectRef) -> Option<&ReadUsers> {
         Some(&self.known.get(object)?.held.as_ref()?.users)
@@ -352,30 +348,6 @@ impl Certificates {
 
     pub(crate) fn problems(&self) -> impl Iterator<Item = Problem> + '_ {
         self.known.iter().flat_map(|(object, known)| known.problems(object))
-    }
-
-    /// Secrets that the configuration names in vain. Files are told by who reads them.
-    pub(crate) fn missing(&self, settings: &FrontDoorTls, door: &ObjectRef) -> Vec<Problem> {
-        let problem = |object: &ObjectRef, what: &str, field: String| {
-            let problem = Problem::new(door.clone(), Reason::NoSuchSecret, format!("{object} has no {what}"));
-            problem
-                .about(ProblemDetail::Missing(object.clone()))
-                .at(field)
-                .fix("Write the Secret, or name another.")
-        };
-        let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Entry::is_pair) || self.not_known_yet(it);
-        let named = settings.certificates.iter().enumerate();
-        let missing = named.filter(|(_, it)| it.kind == Kind::Secret && !pair(it));
-        let mut problems: Vec<Problem> = missing
-            .map(|(index, it)| problem(it, "certificate", format!("frontDoor.certificates[{index}].secret")))
-            .collect();
-        let clients = settings.terms.clients.iter().map(|it| &it.authorities);
-        let unvouched = clients
-            .filter(|it| it.kind == Kind::Secret && !self.not_known_yet(it))
-            .filter(|it| self.held(it).is_none_or(|held| held.authorities.is_empty()));
-        let field = "frontDoor.tls.clients.secret";
-        problems.extend(unvouched.map(|it| problem(it, "ca.crt, so no client is served", field.into())));
-        problems
     }
 
     /// What somebody is told who names these Secrets at `field`: what is not there, what is wrong with what is.

@@ -16,11 +16,13 @@ use crate::{
 /// Whatever is said to be a certificate is one with dates in their order of reading and hosts in one form, or none; and
 /// a chain is nothing but certificates.
 pub fn certificate(bytes: &[u8]) {
+    let signs = x509::signs(bytes);
+    let cut = &bytes[..bytes.len().saturating_sub(1)];
+    assert!(x509::signs(cut).is_none_or(|it| Some(it) == signs), "less says something else");
     if let Some(seen) = x509::read(bytes) {
         for name in &seen.names {
             assert_eq!(http::host(&name.to_string()).as_ref(), Ok(name), "it is kept in one form");
         }
-        let cut = &bytes[..bytes.len().saturating_sub(1)];
         assert!(x509::read(cut).is_none_or(|it| it == seen), "less says something else");
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -30,7 +32,7 @@ pub fn certificate(bytes: &[u8]) {
     let all: Vec<_> = pem::certificates(text).take_while(Option::is_some).collect();
     let only = pem::only_certificates(text);
     assert_eq!(pem::certificates(&only).take(all.len()).collect::<Vec<_>>(), all);
-    all.into_iter().flatten().for_each(|it| drop(x509::read(&it)));
+    all.into_iter().flatten().for_each(|it| drop((x509::read(&it), x509::signs(&it))));
 }
 
 /// Whatever an annotation says is heeded, or refused with a Problem that names it and leaves every default; but who

@@ -297,14 +297,9 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
         clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
     let told: Vec<ObjectRef> = authorities.filter(|it| !certificates.is_withheld(it)).collect();
     problems.extend(told.iter().flat_map(|it| certificates.problems_of(it)));
-    let missing = told.iter().filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
-    problems.extend(missing.map(|it| {
-        let what =
-            format!("{it} has no ca.crt, so no client certificate can be verified: no listener is opened");
-        Problem::new(object.clone(), Reason::NoSuchSecret, what)
-            .about(ProblemDetail::Missing(it.clone()))
-            .at(wishes.field_of(AUTHORITIES))
-            .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
+    let field = wishes.field_of(AUTHORITIES);
+    problems.extend(told.iter().filter_map(|it| {
+        certificates.problem_of_clients((&object, field.clone()), it, ": no listener is opened")
     }));
     problems
 }

@@ -25,6 +25,8 @@ pub(crate) struct ObjectContent {
     pub(crate) users: Arc<ReadUsers>,
     /// Nothing, if it only vouches for others.
     pub(super) seen: Option<ParsedCertificate>,
+    /// One of its authorities may sign certificates of others.
+    pub(super) has_ca: bool,
 }
 
 impl ObjectContent {
@@ -37,7 +39,12 @@ impl ObjectContent {
             staple: staple.clone(),
             users: Default::default(),
         };
-        ObjectContent { certificate: Arc::new(certificate), users: Arc::default(), seen: self.seen.clone() }
+        ObjectContent {
+            certificate: Arc::new(certificate),
+            users: Arc::default(),
+            seen: self.seen.clone(),
+            has_ca: self.has_ca,
+        }
     }
 
     pub(super) fn is_certificate(&self) -> bool {
@@ -68,8 +75,8 @@ pub(super) fn read(
     }
     let (authorities, unread) = match authorities.is_empty() {
         true => (Name::default(), None),
-        false => match first_of(authorities, "ca.crt") {
-            Ok(_) => (authorities.into(), None),
+        false => match first_of(authorities, "ca.crt").and_then(|_| any_certificate(authorities)) {
+            Ok(()) => (authorities.into(), None),
             Err(unread) if seen.is_none() => return Err(unread),
             Err(unread) => {
                 (before.map(|it| it.certificate.authorities.clone()).unwrap_or_default(), Some(unread))
@@ -90,7 +97,8 @@ pub(super) fn read(
         Some(before) => before.users.clone(),
         None => Arc::new(passwords::read(text)),
     };
-    Ok((ObjectContent { certificate: Arc::new(certificate), users, seen }, unread))
+    let has_ca = parsed(&certificate.authorities).any(|signs| signs == Some(true));
+    Ok((ObjectContent { certificate: Arc::new(certificate), users, seen, has_ca }, unread))
 }
 
 /// What a certificate says of itself, for whoever renews it.
@@ -110,6 +118,17 @@ pub fn dates(pem: &str) -> Option<CertificateDates> {
 /// By what its authority knows the first in that PEM (RFC 9773, section 4.1): the identifier of the authority's key, and its number.
 pub fn identity(pem: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     x509::identity(&first_of(pem, "tls.crt").ok()?)
+}
+
+/// Of each certificate, whether it may sign others; `None`: it cannot be read, and is passed over by who verifies.
+fn parsed(text: &str) -> impl Iterator<Item = Option<bool>> + '_ {
+    pem::certificates(text).map(|it| x509::signs(&it?))
+}
+
+fn any_certificate(text: &str) -> Result<(), UnreadableKey> {
+    let is_one = parsed(text).any(|it| it.is_some());
+    let why = || ("ca.crt", "no PEM block can be read as a certificate".to_owned());
+    if is_one { Ok(()) } else { Err(why()) }
 }
 
 fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, UnreadableKey> {

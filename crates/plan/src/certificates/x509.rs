@@ -30,6 +30,7 @@ const GENERAL_TIME: u8 = 0x18;
 /// In a list of names: a DNS name.
 const DNS: u8 = 0x82;
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 /// In what is said of the authority's key.
 const KEY_IDENTIFIER: u8 = 0x80;
@@ -64,6 +65,33 @@ pub(crate) fn read(bytes: &[u8]) -> Option<ParsedCertificate> {
         hosts.extend(host.filter(|it| !hosts.contains(it)));
     }
     Some(ParsedCertificate { names: hosts, from, until })
+}
+
+/// Whether other certificates may be verified by this one: it says that it is an authority's, or it signed itself, as the certificate
+/// of one client that is named instead of an authority does. Of version 1, which cannot say it, that is assumed.
+pub(crate) fn signs(bytes: &[u8]) -> Option<bool> {
+    let mut outer = Der(bytes).inside(SEQUENCE)?;
+    let mut certificate = outer.inside(SEQUENCE)?;
+    let has_version = certificate.optional(0xa0)?.is_some();
+    certificate.inside(INTEGER)?;
+    certificate.inside(SEQUENCE)?;
+    let issuer = certificate.inside(SEQUENCE)?;
+    // Validity.
+    certificate.inside(SEQUENCE)?;
+    let subject = certificate.inside(SEQUENCE)?;
+    // Its public key.
+    certificate.inside(SEQUENCE)?;
+    certificate.optional(0x81)?;
+    certificate.optional(0xa1)?;
+    let constraints = match certificate.optional(0xa3)? {
+        Some(extensions) => extension(extensions, BASIC_CONSTRAINTS)?,
+        None => None,
+    };
+    let is_authority = match constraints {
+        Some(mut value) => value.inside(SEQUENCE)?.optional(BOOLEAN)?.is_some_and(|it| it.0 != [0]),
+        None => false,
+    };
+    Some(is_authority || issuer.0 == subject.0 || !has_version)
 }
 
 /// Nothing, where its authority says nothing of its key.

@@ -1,6 +1,6 @@
 //! Certificates that a Service asks its clients for at the front door, whose listeners it shares: by its host names alone.
 
-use seaway_model::{Problem, ProblemDetail, Reason, config::FrontDoor as Settings, fact::Service};
+use seaway_model::{Problem, Reason, config::FrontDoor as Settings, fact::Service};
 
 use super::listeners::requires_client_certificates;
 use crate::{
@@ -86,16 +86,8 @@ pub(crate) fn problems(
         return Vec::new();
     }
     let mut problems = certificates.problems_of(&clients.authorities);
-    if !certificates.vouches(&clients.authorities) {
-        let follows = if clients.required { ": requests get 503" } else { "" };
-        let what = format!(
-            "{} has no ca.crt, so no client certificate can be verified{follows}",
-            clients.authorities
-        );
-        let problem = Problem::new(object, Reason::NoSuchSecret, what)
-            .about(ProblemDetail::Missing(clients.authorities.clone()))
-            .at(wishes.field_of(AUTHORITIES));
-        problems.push(problem.fix("Write the Secret, with the authorities of clients in ca.crt, as PEM."));
-    }
+    let follows = if clients.required { ": requests get 503" } else { "" };
+    let at = (&object, wishes.field_of(AUTHORITIES));
+    problems.extend(certificates.problem_of_clients(at, &clients.authorities, follows));
     problems
 }

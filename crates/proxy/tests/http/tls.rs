@@ -246,6 +246,44 @@ fn clients_may_have_to_show_a_certificate_which_members_are_told() {
     }
 }
 
+/// What a trust anchor may be is decided by webpki, which asks for no basic constraints of one.
+#[test]
+fn a_certificate_that_is_no_authority_s_verifies_only_what_it_signed() {
+    let authority = Authority::new();
+    let leaf = authority.certificate("client");
+    let made = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+    let own = Certificate {
+        chain: made.cert.pem().into(),
+        key: made.signing_key.serialize_pem().into(),
+        ..leaf.clone()
+    };
+    let member = Member::saying("x");
+    for (shown, is_verified) in [(leaf, false), (own, true)] {
+        let clients = Some(ClientAuth { authorities: object("ca"), required: true });
+        let tls = TlsByName { default: vec![object("a")], clients, ..TlsByName::default() };
+        let (stage, at) = front_tls(&[member.at()], &tls);
+        give(&stage, "a", &authority.certificate("a.example"));
+        let vouching = Certificate {
+            authorities: shown.chain.clone(),
+            chain: "".into(),
+            key: String::new().into(),
+            ..shown.clone()
+        };
+        give(&stage, "ca", &vouching);
+        let key = {
+            use secrecy::ExposeSecret;
+            PrivateKeyDer::from_pem_slice(shown.key.expose_secret().as_bytes()).unwrap()
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let builder = builder.with_root_certificates(authority.roots());
+        let config = builder.with_client_auth_cert(vec![first(&shown)], key).unwrap();
+        let asked = secure(at, "a.example", config).and_then(|mut stream| get(&mut stream));
+        assert_eq!(asked.is_ok(), is_verified);
+    }
+}
+
 #[test]
 fn a_hello_may_come_in_many_pieces_and_late_ones_are_given_up() {
     let authority = Authority::new();

@@ -13,8 +13,16 @@ use seaway_testkit::facts::{self, HOST, host, synced};
 
 use crate::{Demand, Placement, Roles, World, dry_run, front_door};
 
-/// Of authorities, in PEM.
-pub(super) const CA: &str = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+/// Of an authority, in PEM, for a hundred years.
+pub(super) const CA: &str = "-----BEGIN CERTIFICATE-----\n\
+    MIIBMDCB46ADAgECAhQ2inRLo+0tDIqdONgA4MFiIyqv8jAFBgMrZXAwDTELMAkG\n\
+    A1UEAwwCY2EwIBcNMjYxMTI4MjA1MDEzWhgPMjEyNjExMDQyMDUwMTNaMA0xCzAJ\n\
+    BgNVBAMMAmNhMCowBQYDK2VwAyEA3XPYMYMar/80QjquCRAidzjTWPzet/wPSC+4\n\
+    o9NtBdejUzBRMB0GA1UdDgQWBBTW9VtUMhJUbc6hmeuE48MT4JFgCDAfBgNVHSME\n\
+    GDAWgBTW9VtUMhJUbc6hmeuE48MT4JFgCDAPBgNVHRMBAf8EBTADAQH/MAUGAytl\n\
+    cANBAHsIqjYrJqvzFcNMfcAWw0/YWErL7+G9t8hZXzadEbS3vWSAd9cJGPkjfHPj\n\
+    UQt4/kymr64UHUplPa2rJzvG6Qs=\n\
+    -----END CERTIFICATE-----\n";
 
 struct OnHost;
 

@@ -99,7 +99,7 @@ fn secrets_that_the_configuration_names_in_vain_are_told_until_they_come() {
         [
             "Config frontDoor.certificates[0].secret: Secret default/a has no certificate",
             "Config frontDoor.tls.clients: no client is served: the front door requires client certificates and has no certificate of its own",
-            "Config frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is served",
+            "Config frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client certificate can be verified: no client is served",
         ]
     );
     let mut ca = secret("ca", &[("ca.crt", CA)]);
@@ -297,8 +297,7 @@ fn a_load_balancer_without_its_certificate_opens_no_listener_for_tls() {
     assert!(matches!(at(&of(&world, &shop), 80).rules[0].action, Action::Redirect(_)));
     assert_eq!(problems(&world).len(), 2, "{:?}", problems(&world));
     world.apply(told(&tls_secret("own", &["shop.example"])));
-    let mut ca =
-        secret("ca", &[("ca.crt", "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n")]);
+    let mut ca = secret("ca", &[("ca.crt", CA)]);
     ca.kind = "Opaque".into();
     world.apply(told(&ca));
     assert_eq!(problems(&world), [""; 0]);
