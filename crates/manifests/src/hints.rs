@@ -12,6 +12,7 @@ pub fn hint(fault: &ValidationError) -> Option<String> {
     known
         .map(str::to_owned)
         .or_else(|| quotes(message))
+        .or_else(|| punycode(field, message))
         .or_else(|| of_field(field, message).map(str::to_owned))
 }
 
@@ -46,6 +47,13 @@ fn quotes(message: &str) -> Option<String> {
     let before = message.strip_suffix(": must be a string, in quotes")?;
     let value = before.strip_prefix("Invalid value: ")?;
     Some(format!("Write it in quotes: \"{value}\"."))
+}
+
+/// A host name in other letters than those of ASCII: as clients send it.
+fn punycode(field: &str, message: &str) -> Option<String> {
+    let value = message.strip_prefix("Invalid value: \"").filter(|_| field.contains("ost"))?;
+    let ascii = seaway_plan::ascii_host(value.split('"').next()?)?;
+    Some(format!("Write {ascii}: that is the name as clients send it."))
 }
 
 fn of_field(field: &str, message: &str) -> Option<&'static str> {

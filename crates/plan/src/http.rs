@@ -56,6 +56,9 @@ pub fn host(text: &str) -> Result<HostPattern, String> {
         (1..=63).contains(&it.len()) && plain && !it.starts_with('-') && !it.ends_with('-')
     };
     if name.len() > 253 || !name.split('.').all(label) {
+        if let Some(ascii) = ascii_host(text) {
+            return Err(format!("{text:?} is no host name as clients send it; write {ascii}"));
+        }
         let hint = match text {
             "*" => ". For requests of every host, remove this and set seaway.dev/path: /",
             _ if text.contains(':') => ", without scheme and port",
@@ -66,6 +69,16 @@ pub fn host(text: &str) -> Result<HostPattern, String> {
         ));
     }
     Ok(if below { HostPattern::Under(name.into()) } else { HostPattern::Exact(name.into()) })
+}
+
+/// An internationalized name as DNS and clients have it, in punycode (RFC 5891): `xn--mnchen-3ya.example` for `münchen.example`.
+pub fn ascii_host(text: &str) -> Option<String> {
+    if text.is_ascii() {
+        return None;
+    }
+    let (below, name) = text.strip_prefix("*.").map_or(("", text), |name| ("*.", name));
+    let ascii = format!("{below}{}", idna::domain_to_ascii(name).ok()?);
+    host(&ascii).is_ok().then_some(ascii)
 }
 
 /// `shop.example`, or `shop.example/api` for what begins with that path there.
@@ -113,6 +126,21 @@ mod tests {
     use seaway_model::fact::TargetPort;
 
     use super::*;
+
+    #[test]
+    fn a_name_of_other_letters_is_refused_with_its_form_in_ascii() {
+        for (text, ascii) in [
+            ("münchen.example", Some("xn--mnchen-3ya.example")),
+            ("mu\u{308}nchen.example", Some("xn--mnchen-3ya.example")),
+            ("*.Bücher.example", Some("*.xn--bcher-kva.example")),
+            ("bücher.example:80", None),
+            ("shop .example", None),
+        ] {
+            let why = host(text).expect_err(text);
+            assert!(ascii.is_none_or(|it| why.ends_with(&format!("write {it}"))), "{why}");
+            assert_eq!(ascii_host(text).as_deref(), ascii, "{text}");
+        }
+    }
 
     #[test]
     fn what_a_port_speaks_is_told_by_its_application_protocol() {

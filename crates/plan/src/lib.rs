@@ -57,7 +57,7 @@ pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;
 pub use front_door::{AttachedRouteView, FRONT_DOOR, FirstClaims, FrontDoorView, LostClaims, PathView};
 pub use guarded::guarded_references;
-pub use http::{host as host_pattern, is_token};
+pub use http::{ascii_host, host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
 pub use sources::contains_every_address;
