@@ -90,14 +90,24 @@ fn names(text: &mut String, world: &World, overview: &Overview) {
     }
 }
 
+/// So many names are listed where none is near.
+const LISTED: usize = 8;
+
 fn unknown(world: &World, key: &ServiceKey) -> String {
-    let alike: Vec<String> = (world.index().services())
-        .filter(|(it, _)| it.name == key.name || crate::spelling::distance(&it.name, &key.name) <= 2)
-        .map(|(it, _)| format!("{}/{}", it.namespace, it.name))
-        .collect();
-    let near =
-        if alike.is_empty() { String::new() } else { format!("; did you mean {}?", alike.join(" or ")) };
-    format!("there is no Service {}/{}{near}", key.namespace, key.name)
+    let shown = |it: &ServiceKey| format!("{}/{}", it.namespace, it.name);
+    let mut all: Vec<&ServiceKey> = world.index().services().map(|(it, _)| it).collect();
+    all.sort();
+    let is_alike =
+        |it: &&&ServiceKey| it.name == key.name || crate::spelling::distance(&it.name, &key.name) <= 2;
+    let alike: Vec<String> = all.iter().filter(is_alike).map(|it| shown(it)).collect();
+    let listed: Vec<String> = all.iter().take(LISTED).map(|it| shown(it)).collect();
+    let others = match (alike.is_empty(), all.len().saturating_sub(LISTED)) {
+        (false, _) => format!("; did you mean {}?", alike.join(" or ")),
+        (true, _) if all.is_empty() => ", nor any other".to_owned(),
+        (true, 0) => format!("; the Services here are {}", listed.join(", ")),
+        (true, more) => format!("; the Services here are {}, and {more} more", listed.join(", ")),
+    };
+    format!("there is no Service {}/{}{others}", key.namespace, key.name)
 }
 
 fn kind(text: &mut String, world: &World, service: &Service, owners: &[Overview]) {
