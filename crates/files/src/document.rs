@@ -10,6 +10,7 @@ use std::{
 use seaway_manifests::{
     decode::ValidationError,
     object::{self, InvalidObject, Object, UnusedRoute},
+    other_language,
     tree::{self, Node, Position, SyntaxError},
 };
 use seaway_model::ObjectRef;
@@ -110,15 +111,23 @@ fn is_marker(line: &str, marker: &str) -> bool {
 
 impl Document {
     pub(crate) fn read(text: &str, hash: Option<TextHash>) -> Document {
+        let broken = |at, message| {
+            let fault = ValidationError { field: String::new(), at, message };
+            let broken = vec![InvalidObject { reference: None, errors: vec![fault] }];
+                let unused_route = object::unused_route(text, &broken);
+            Document { broken, unused_route, ..Document::default() }
+        };
         let roots = match tree::parse(text) {
             Ok(roots) => roots,
             Err(SyntaxError { at, message }) => {
-                let fault = ValidationError { field: String::new(), at, message };
-                let broken = vec![InvalidObject { reference: None, errors: vec![fault] }];
-                let unused_route = object::unused_route(text, &broken);
-                return Document { broken, unused_route, ..Document::default() };
+                return broken(at, other_language(text).unwrap_or(message));
             }
         };
+        if let [Node { at, value: tree::Value::Text(_) }] = roots.as_slice()
+            && let Some(message) = other_language(text)
+        {
+            return broken(*at, message);
+        }
         let mut document = Document::default();
         for (root, node) in roots.iter().enumerate() {
             document.ignored.extend(object::unserved_kind(node).map(|fault| (None, fault)));

@@ -15,7 +15,9 @@
 pub mod decode;
 mod hints;
 pub mod object;
+mod other_languages;
 
 pub use hints::hint;
 pub use object::{FINALIZER, MANAGER, OWN_FINALIZER};
+pub use other_languages::other_language;
 pub use seaway_tree as tree;
