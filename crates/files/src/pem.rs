@@ -5,7 +5,7 @@
 //!     event in a folder on the way to a file, or a look every second ─► Stamp ─► read ─► Change
 //! ```
 //! certbot leads to its files by links that it swaps, and so do volumes of Kubernetes: all folders on the way are
-//! watched. What cannot be read any more goes on as it was, with a Problem.
+//! watched. What cannot be read any more stays in use as it was, with a Problem.
 
 use std::{
     collections::BTreeSet,
@@ -62,19 +62,21 @@ impl PemFiles {
         self.paths().map(|path| FileStamp::of(path).ok().flatten()).collect()
     }
 
-    fn read(&self) -> Result<Secret, Problem> {
+    /// `was_read`: what it was before is in use.
+    fn read(&self, was_read: bool) -> Result<Secret, Problem> {
         let mut values = std::collections::BTreeMap::new();
         for (key, path) in &self.parts {
             let text = bounded(path).and_then(|bytes| {
                 String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
             });
-            let text = text.map_err(|error| self.unreadable(path, &error))?;
+            let text = text.map_err(|error| self.unreadable(path, &error, was_read))?;
             values.insert(Name::from(*key), text.into());
         }
         let staple = match self.staple.as_deref().map(bounded) {
             Some(Ok(bytes)) => Some(bytes.into()),
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(self.unreadable(self.staple.as_deref().unwrap_or(Path::new("")), &error));
+                let path = self.staple.as_deref().unwrap_or(Path::new(""));
+                return Err(self.unreadable(path, &error, was_read));
             }
             _ => None,
         };
@@ -89,15 +91,19 @@ impl PemFiles {
         })
     }
 
-    fn unreadable(&self, path: &Path, error: &io::Error) -> Problem {
+    fn unreadable(&self, path: &Path, error: &io::Error, was_read: bool) -> Problem {
         let shown = path.display().to_string();
+        let fix = match was_read {
+            true => "Make the file readable. What was read from it before stays in use.",
+            false => "Make the file readable. Until it can be read, nothing that needs it is served.",
+        };
         Problem::new(self.object(), Reason::Unreadable, format!("{shown} cannot be read: {error}"))
-            .fix("Make the file readable. What was read from it before stays in use.")
+            .fix(fix)
             .in_file(shown, 0, 0)
     }
 
-    fn tell(&self) -> Vec<Change> {
-        let (fact, problems) = match self.read() {
+    fn tell(&self, was_read: bool) -> Vec<Change> {
+        let (fact, problems) = match self.read(was_read) {
             Ok(secret) => (Some(Change::Put(Fact::Secret(Arc::new(secret)))), Vec::new()),
             Err(problem) => (None, vec![problem]),
         };
@@ -107,7 +113,7 @@ impl PemFiles {
 
 /// All of them, once.
 pub fn read(files: &[PemFiles]) -> Vec<Change> {
-    files.iter().flat_map(PemFiles::tell).filter(|it| !is_well(it)).collect()
+    files.iter().flat_map(|it| it.tell(false)).filter(|it| !is_well(it)).collect()
 }
 
 /// Nobody needs to hear that there is no Problem where there was none.
@@ -120,6 +126,13 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too large for a certificate"));
     }
     fs::read(path)
+}
+
+/// Whether these changes bring what stands in the files.
+fn is_among(changes: &[Change], files: &PemFiles) -> bool {
+    let is_it =
+        |it: &Change| matches!(it, Change::Put(Fact::Secret(secret)) if secret.object == files.object());
+    changes.iter().any(is_it)
 }
 
 /// Files that are watched, until this is dropped.
@@ -150,6 +163,7 @@ impl PemWatch {
         let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink, heartbeat };
         watcher.follow(files.to_vec());
         let first = read(files);
+        watcher.known.iter_mut().for_each(|it| it.was_read = is_among(&first, &it.files));
         let thread =
             std::thread::Builder::new().name("certificates".to_owned()).spawn(move || watcher.run())?;
         Ok((PemWatch { shared, files: Mutex::new(files.to_vec()), part, thread: Some(thread) }, first))
@@ -184,12 +198,27 @@ impl Drop for PemWatch {
     }
 }
 
+struct WatchedFiles {
+    files: PemFiles,
+    stamps: Vec<Option<FileStamp>>,
+    /// What stood in them at some time is in use.
+    was_read: bool,
+}
+
 struct Watcher<S> {
     shared: Arc<Shared>,
     inotify: Option<Inotify>,
-    known: Vec<(PemFiles, Vec<Option<FileStamp>>)>,
+    known: Vec<WatchedFiles>,
     sink: S,
     heartbeat: Heartbeat,
+}
+
+impl WatchedFiles {
+    fn tell(&mut self) -> Vec<Change> {
+        let changes = self.files.tell(self.was_read);
+        self.was_read |= is_among(&changes, &self.files);
+        changes
+    }
 }
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
@@ -232,35 +261,41 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
 
     /// Stamps are taken before anything is read: what changes meanwhile is read again.
     fn follow(&mut self, files: Vec<PemFiles>) {
+        let before: BTreeSet<PemFiles> =
+            self.known.drain(..).filter(|it| it.was_read).map(|it| it.files).collect();
         for file in &files {
             self.watch(file);
         }
-        self.known =
-            files.into_iter().map(|file| (file.stamps(), file)).map(|(stamps, it)| (it, stamps)).collect();
+        let watched = |files: PemFiles| {
+            let (stamps, was_read) = (files.stamps(), before.contains(&files));
+            WatchedFiles { files, stamps, was_read }
+        };
+        self.known = files.into_iter().map(watched).collect();
     }
 
     fn replace(&mut self, files: Vec<PemFiles>) -> Vec<Change> {
-        let before: BTreeSet<PemFiles> = self.known.drain(..).map(|(file, _)| file).collect();
+        let before: BTreeSet<PemFiles> = self.known.iter().map(|it| it.files.clone()).collect();
         let now: BTreeSet<ObjectRef> = files.iter().map(PemFiles::object).collect();
         let gone = before.iter().map(PemFiles::object).filter(|it| !now.contains(it));
         let mut changes: Vec<Change> = gone
             .flat_map(|it| [Change::Reported(it.clone(), Vec::new()), Change::Gone(FactRef::Object(it))])
             .collect();
-        let new: Vec<PemFiles> = files.iter().filter(|it| !before.contains(*it)).cloned().collect();
         self.follow(files);
-        changes.extend(new.iter().flat_map(PemFiles::tell));
+        for it in self.known.iter_mut().filter(|it| !before.contains(&it.files)) {
+            changes.extend(it.tell());
+        }
         changes
     }
 
     fn look(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut stirred = Vec::new();
-        for (file, stamps) in &mut self.known {
-            let now = file.stamps();
-            if *stamps != now {
-                *stamps = now;
-                changes.extend(file.tell());
-                stirred.push(file.clone());
+        for it in &mut self.known {
+            let now = it.files.stamps();
+            if it.stamps != now {
+                it.stamps = now;
+                changes.extend(it.tell());
+                stirred.push(it.files.clone());
             }
         }
         // Links may lead through other folders now.
@@ -363,6 +398,7 @@ mod tests {
             }
         };
         assert!(told[0].message.contains("key.pem cannot be read"), "{told:?}");
+        assert!(told[0].fix.contains("What was read from it before stays in use"), "{told:?}");
         write(&two, "g", "h");
         until(&changes, "g", "h");
         watch.set(Vec::new());
@@ -395,6 +431,7 @@ mod tests {
         let (_watch, first) = PemWatch::start(&[files], move |it| drop(sender.send(it))).expect("watched");
         let [Change::Reported(_, problems)] = &first[..] else { panic!("{first:?}") };
         assert_eq!(problems[0].reason, Reason::Unreadable);
+        assert!(problems[0].fix.contains("nothing that needs it is served"), "{problems:?}");
         write(&root.path().join("later"), "a", "b");
         until(&changes, "a", "b");
     }
