@@ -21,7 +21,7 @@ use seaway_model::{
 use seaway_plan::FRONT_DOOR;
 use seaway_proxy::{KeyError, OWN_PROCESS, OpenError, Proxy, RunningLoadBalancer};
 use secrecy::{ExposeSecret as _, SecretString};
-use tracing::info;
+use tracing::{info, warn};
 
 pub use self::{
     reply_path::{ReplyPath, ReplyPathProblem},
@@ -92,7 +92,14 @@ impl Native {
         match opened {
             Ok(()) => {
                 let at = ServingSocket { ip, protocol: listener.l4, port: listener.port };
-                info!(listener = %listener.name, %at, "listener opened");
+                match self.proxy.lacks_tls(key, ip, listener.id()) {
+                    true => warn!(
+                        listener = %listener.name,
+                        %at,
+                        "port opened, but TLS cannot be served there yet: every connection is closed"
+                    ),
+                    false => info!(listener = %listener.name, %at, "listener opened"),
+                }
                 observed.running.sockets.insert((ip, listener.id()), listener.clone());
             }
             // Nobody can come by an address that no kernel here knows.

@@ -304,6 +304,17 @@ impl Proxy {
         running.set_config(state.listener_config(key, listener, self.shared().tickets.as_ref()));
     }
 
+    /// Whether TLS is to end at a listener that is open, and cannot, so that each connection is closed: nothing vouches for clients.
+    pub fn lacks_tls(&self, key: &LbKey, ip: IpAddr, id: ListenerId) -> bool {
+        let registry = self.shared().registry.lock();
+        let running = registry.get(key).and_then(|state| state.listeners.get(&(ip, id)));
+        running.is_some_and(|it| {
+            let config = it.config();
+            let ends = config.listener.tls.as_ref().is_some_and(|tls| tls.terminates_tls());
+            ends && config.listener_tls.is_none()
+        })
+    }
+
     /// Accepts nobody any more. Who is there may finish within the listener's drain time.
     pub fn close(&self, key: &LbKey, ip: IpAddr, id: ListenerId) {
         let now = sys::millis();

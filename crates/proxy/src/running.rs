@@ -150,7 +150,7 @@ impl LoadBalancerState {
         let before = before.as_ref().map(|(tls, listener_tls)| (&**tls, &**listener_tls));
         let listener_tls = ListenerTls::new(tls, protocols, tickets, before, |name| self.certificate(name));
         let listener_tls = listener_tls.inspect_err(
-            |error| tracing::error!(listener = %listener.name, %error, "a listener cannot be opened"),
+            |error| tracing::error!(listener = %listener.name, %error, "TLS cannot be served at a listener: it closes every connection"),
         );
         let listener_tls = Arc::new(listener_tls.ok()?);
         self.listener_tls.push((tls.clone(), protocol, listener_tls.clone()));
