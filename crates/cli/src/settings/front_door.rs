@@ -50,7 +50,9 @@ pub(super) fn read(
     door.strip_prefix = section.take("stripPrefix").bool().unwrap_or(door.strip_prefix);
     door.unmatched = unmatched(&section.take("unmatched"), beside);
     certificates::certificates(&section.take("certificates"), beside, &mut door.tls, pems);
-    certificates::tls(&section.take("tls"), beside, &mut door.tls, pems, said);
+    let tls = section.take("tls");
+    certificates::tls(&tls, beside, &mut door.tls, pems, said);
+    one_port_each(&section.take("port"), &tls, door);
     door.tls.acme = acme::acme(&section.take("acme"), beside);
     door.http.pages = pages(&section.take("pages"), beside);
     let http = &mut door.http;
@@ -82,6 +84,24 @@ pub(super) fn read(
     }
     entrances(&section.take("entrances"), beside, door, pems, said);
     section.finish();
+}
+
+/// At one port nobody can tell requests in plaintext from TLS: only one of the two would be opened.
+fn one_port_each(port: &Field<'_>, tls: &Field<'_>, door: &FrontDoor) -> bool {
+    let is_same = door.port == door.tls.port;
+    if is_same {
+        let (of_tls, number) = (tls.child("port"), i64::from(door.port));
+        match of_tls.is_set() {
+            true => {
+                of_tls.invalid(number, "must be another port than `port`, where HTTP without TLS is served")
+            }
+            false => port.invalid(
+                number,
+                "must be another port than `tls.port`, where TLS is served: set one of them",
+            ),
+        }
+    }
+    !is_same
 }
 
 /// Further entrances: each has what the front door has, but for what it says itself, and for its certificates.
@@ -133,6 +153,10 @@ fn entrances(
                 .error("cannot have `secrets`: frontDoor.tls.secrets applies to all entrances");
             own.tls.secrets = secrets;
         }
+        let tls = section.take("tls");
+        // What it has of the front door is reported there.
+        let has_own = port.is_set() || tls.child("port").is_set();
+        let has_ports = !has_own || one_port_each(&port, &tls, &own);
         section.finish();
         let others = std::iter::once(&*door).chain(door.entrances.values());
         let ports = |it: &FrontDoor| [it.port, it.tls.port];
@@ -140,10 +164,10 @@ fn entrances(
         let is_taken = others
             .into_iter()
             .any(|it| shares(it) && ports(it).iter().any(|port| ports(&own).contains(port)));
-        if is_taken {
+        if is_taken && has_ports {
             let told = "must have addresses, or ports (`port` and `tls.port`), that no other entrance has";
             item.error(told);
-        } else if let Some(name) = name {
+        } else if let Some(name) = name.filter(|_| has_ports) {
             door.entrances.insert(name.into(), own);
         }
     }
@@ -301,6 +325,31 @@ mod tests {
             let faults = parse(&format!("frontDoor: {{entrances: [{text}]}}\n"), Path::new(""))
                 .expect_err("it is wrong");
             assert!(faults[0].to_string().starts_with(expected), "{text}: {}", faults[0]);
+        }
+    }
+
+    #[test]
+    fn one_port_for_both_listeners_is_refused_at_its_line() {
+        for (text, expected) in [
+            (
+                "frontDoor:\n  port: 8080\n  tls:\n    port: 8080\n",
+                "4 frontDoor.tls.port: Invalid value: 8080",
+            ),
+            ("frontDoor:\n  port: 443\n", "2 frontDoor.port: Invalid value: 443"),
+            ("frontDoor:\n  tls: {port: 80}\n", "2 frontDoor.tls.port: Invalid value: 80"),
+            (
+                "frontDoor:\n  entrances:\n  - name: a\n    port: 81\n    tls:\n      port: 81\n",
+                "6 frontDoor.entrances[0].tls.port: Invalid value: 81",
+            ),
+            (
+                "frontDoor:\n  entrances:\n  - name: a\n    addresses: [127.0.0.1]\n    port: 443\n",
+                "5 frontDoor.entrances[0].port: Invalid value: 443",
+            ),
+        ] {
+            let mistakes = parse(text, Path::new("")).expect_err("it is wrong");
+            let found: Vec<String> = mistakes.iter().map(|it| format!("{} {it}", it.at.line)).collect();
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{text}: {found:?}");
+            assert!(found[0].contains("must be another port than"), "{found:?}");
         }
     }
 
