@@ -3,15 +3,17 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, BufRead, ErrorKind, IsTerminal, Write},
+    net::Ipv4Addr,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::ExitCode,
 };
 
 use anyhow::{Context, Result, bail};
+use seaway_model::Problem;
 use serde_json::{Value, json};
 
-use crate::{args::Init, look, output, schema};
+use crate::{args::Init, look, output, schema, settings::Settings};
 
 /// Hidden, so that it is not read as a manifest.
 const SCHEMA: &str = ".seaway-schema.json";
@@ -39,7 +41,7 @@ pub(crate) fn run(arguments: &Init) -> Result<ExitCode> {
         told(arguments)?
     };
     let manifest = manifest(&name_of(&arguments.dir), &answers);
-    let mistakes = look::mistakes_of(&manifest)?;
+    let mistakes = mistakes(&manifest, &answers)?;
     if !mistakes.is_empty() {
         for mistake in mistakes {
             output::error(&format!("{}: {}", mistake.field, mistake.message));
@@ -49,6 +51,26 @@ pub(crate) fn run(arguments: &Init) -> Result<ExitCode> {
     }
     write(&arguments.dir, &manifest, &answers)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// As `seaway check` names them, for a process that serves at all addresses of this machine, and for one at loopback alone, as it is
+/// tried out first.
+fn mistakes(manifest: &str, answers: &InitAnswers) -> Result<Vec<Problem>> {
+    let mut settings = Settings::default();
+    if answers.host.is_some() {
+        settings.config.front_door.port = answers.port;
+        if answers.port == settings.config.front_door.tls.port {
+            bail!("port {} is where the front door serves TLS: name another port", answers.port);
+        }
+    }
+    let mut mistakes = look::mistakes_of(manifest, &settings)?;
+    settings.addresses = vec![Ipv4Addr::LOCALHOST.into()];
+    for mistake in look::mistakes_of(manifest, &settings)? {
+        if !mistakes.contains(&mistake) {
+            mistakes.push(mistake);
+        }
+    }
+    Ok(mistakes)
 }
 
 fn told(arguments: &Init) -> Result<InitAnswers> {
@@ -246,6 +268,29 @@ mod tests {
         let (answers, _) = asked("127.0.0.1:3000\n\n\n");
         assert_eq!(answers, Ok(InitAnswers { port: 8080, backends: "127.0.0.1:3000".into(), host: None }));
         assert!(asked("127.0.0.1:3000\n").0.is_err_and(|it| it.contains("nothing is written")));
+    }
+
+    #[test]
+    fn a_backend_that_is_its_own_listener_is_a_mistake() {
+        let answers = |port, backends: &str, host: Option<&str>| InitAnswers {
+            port,
+            backends: backends.into(),
+            host: host.map(str::to_owned),
+        };
+        for (answers, is_loop) in [
+            (answers(8099, "127.0.0.1", None), true),
+            (answers(8099, "127.0.0.1:8099", None), true),
+            (answers(8099, "127.0.0.1:3000", None), false),
+            (answers(8099, "192.0.2.7", None), false),
+            (answers(8099, "127.0.0.1:8099", Some("shop.example")), true),
+            (answers(8099, "127.0.0.1:3000", Some("shop.example")), false),
+        ] {
+            let found = mistakes(&manifest("web", &answers), &answers).expect("it is planned");
+            assert_eq!(found.len(), usize::from(is_loop), "{answers:?}: {found:?}");
+            assert!(found.iter().all(|it| it.fix.contains("with the port where they listen")), "{found:?}");
+        }
+        let at_tls = answers(443, "127.0.0.1:3000", Some("shop.example"));
+        assert!(mistakes(&manifest("web", &at_tls), &at_tls).is_err());
     }
 
     #[test]

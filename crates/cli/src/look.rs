@@ -150,8 +150,8 @@ impl PlannedFolder {
 }
 
 /// What `check` would say of a manifest that is written nowhere yet.
-pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Problem>> {
-    let look = PlannedFolder::at_text(text.as_bytes(), &Settings::default(), PreviousState::default())?;
+pub(crate) fn mistakes_of(text: &str, settings: &Settings) -> Result<Vec<Problem>> {
+    let look = PlannedFolder::at_text(text.as_bytes(), settings, PreviousState::default())?;
     Ok(look.mistakes().cloned().collect())
 }
 

@@ -13,7 +13,7 @@ use super::{
     spelling::{REST, escaped},
     yaml::flow,
 };
-use crate::look;
+use crate::{look, settings::Settings};
 
 /// Host names of one HTTPRoute.
 const MOST_HOSTS: usize = 16;
@@ -148,7 +148,7 @@ fn is_expression(text: &str) -> bool {
         "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: a}}\nspec:\n  rules: {}\n",
         flow(&rule)
     );
-    look::mistakes_of(&manifest).is_ok_and(|it| it.is_empty())
+    look::mistakes_of(&manifest, &Settings::default()).is_ok_and(|it| it.is_empty())
 }
 
 /// Of routes with the same matches, the first. No more hosts than an HTTPRoute may have.
