@@ -195,7 +195,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) take_over: bool,
     /// The port of the status page, at 127.0.0.1 [default: `admin.listen` of the configuration, else 1936]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub(crate) status_port: Option<u16>,
     #[command(flatten)]
     pub(crate) log: Logging,
@@ -267,13 +267,13 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// The port of the TCP load balancer
-    #[arg(long, default_value_t = 8080)]
+    #[arg(long, default_value_t = 8080, value_parser = port)]
     pub(crate) port: u16,
     /// The port of the front door, for HTTP
-    #[arg(long, default_value_t = 8081)]
+    #[arg(long, default_value_t = 8081, value_parser = port)]
     pub(crate) http_port: u16,
     /// The port of the status page
-    #[arg(long, default_value_t = 1936)]
+    #[arg(long, default_value_t = 1936, value_parser = port)]
     pub(crate) status_port: u16,
     /// Stop at the end instead of serving until Ctrl-C
     #[arg(long)]
@@ -431,4 +431,9 @@ pub(crate) struct CloudCredentialArgs {
     /// The file of OpenStack's cloud controller manager, instead of clouds.yaml and the environment
     #[arg(long = "cloud-config", value_name = "FILE", alias = "cloud-conf", conflicts_with = "cloud")]
     pub(crate) cloud_conf: Option<PathBuf>,
+}
+
+/// Of a flag; the parser of numbers says nothing of ports.
+fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "a port is a number from 1 to 65535".to_owned())
 }

@@ -85,7 +85,7 @@ pub(crate) struct Init {
     #[arg(value_name = "DIR", default_value = "web")]
     pub(crate) dir: PathBuf,
     /// The port that clients connect to
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = super::port)]
     pub(crate) port: Option<u16>,
     /// The backends, as in the annotation seaway.dev/backends: ADDRESS:PORT, separated by commas
     #[arg(long, value_name = "LIST")]

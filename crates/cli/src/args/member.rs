@@ -111,7 +111,7 @@ pub(crate) struct Pod {
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
     pub(crate) pod_address: Option<IpAddr>,
     /// The port for /live and /ready alone, on loopback and at the pod's address: for the kubelet's probes
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = super::port)]
     pub(crate) probe_port: Option<u16>,
     /// The socket for /live and /ready alone, in a folder of this pod's own: for probes by exec, `seaway probe`, where two pods
     /// share the ports of a machine

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use seaway_admin::{Signal, Signals};
 use seaway_node::Host;
-use seaway_proxy::{HandoverListener, HandoverPhase, Takeover};
+use seaway_proxy::{HandoverListener, HandoverPhase, Takeover, TakeoverError};
 use seaway_watchdog::WatchGuard;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -38,7 +38,8 @@ pub(super) async fn serve(
     let haproxy = process.settings.data_plane.start_haproxy(&process.settings.host);
     if arguments.take_over {
         let path = hand_over_path(&process);
-        let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
+        let sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await?;
+        let mut sockets = sockets.map_err(without_predecessor)?;
         info!(
             listeners = sockets.listening().count(),
             "handover: the running process passes its sockets to this one"
@@ -67,6 +68,19 @@ pub(super) async fn serve(
         serving.end(hand_over).await;
     }
     Ok(code)
+}
+
+/// What to do where there is no process whose sockets could be taken over.
+fn without_predecessor(error: TakeoverError) -> anyhow::Error {
+    let is_absent = matches!(&error, TakeoverError::NotRunning { .. });
+    let error = anyhow::Error::from(error);
+    match is_absent {
+        true => error.context(
+            "--take-over needs a running process with the same state folder. If none runs, start without --take-over; \
+             if one does, name its folder with --state-dir",
+        ),
+        false => error,
+    }
 }
 
 fn hand_over_path(process: &ProcessOptions) -> PathBuf {
@@ -380,4 +394,19 @@ async fn end_sessions(host: &Arc<Host>) {
     let ended = tokio::task::spawn_blocking(move || host.end_sessions());
     // A router that does not listen keeps nobody from ending.
     let _ = tokio::time::timeout(LAST_MESSAGE, ended).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_running_process_take_over_says_what_to_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("takeover.sock");
+        let Err(error) = seaway_proxy::take(&path) else { panic!("nothing listens there") };
+        let text = format!("{:#}", without_predecessor(error));
+        assert!(text.contains("start without --take-over"), "{text}");
+        assert!(text.contains(&format!("no running process answers at {}", path.display())), "{text}");
+    }
 }
