@@ -67,7 +67,7 @@ use crate::{
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
     rights,
-    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log},
+    run::{apply_reloaded, log_doubts, raise_descriptor_limit, runtime, settings_of, start_log},
     settings::Settings,
     version, watchdog,
 };
@@ -86,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let settings = load(arguments, part)?;
     serve::require_native_for_handover(arguments, &settings)?;
     let log = start_log(&settings)?;
+    log_doubts(&settings);
     settings.told.iter().for_each(|line| warn!("{line}"));
     info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
     info!("{rights}");

@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
         );
     }
     let log = start_log(&settings)?;
+    log_doubts(&settings);
     let (reloading, reloads) = mpsc::channel(1);
     let process = ProcessOptions {
         reloading,
@@ -111,6 +112,11 @@ pub(crate) fn start_log(settings: &Settings) -> Result<LogHandle> {
     Ok(logging::start(format, &settings.log_level)?)
 }
 
+/// What the configuration says and probably does not mean.
+pub(crate) fn log_doubts(settings: &Settings) {
+    settings.doubts.iter().for_each(|line| warn!("{line}"));
+}
+
 pub(crate) fn raise_descriptor_limit() {
     match seaway_proxy::raise_descriptor_limit() {
         Ok(limit) => info!(limit, "limit of open files raised"),
@@ -132,6 +138,9 @@ pub(crate) async fn apply_reloaded(
             error!("the new configuration cannot be used, the previous one stays in use: {why}")
         })
         .ok()?;
+    if settings.doubts != before.doubts {
+        log_doubts(&settings);
+    }
     for key in settings.needs_restart(before) {
         warn!(key, "configuration key changed; it takes effect after a restart");
     }

@@ -12,6 +12,7 @@ pub(crate) mod checked;
 pub(crate) mod data_plane;
 mod dns;
 pub(crate) mod doubts;
+mod empty_values;
 mod exposed;
 mod front_door;
 pub(crate) mod layer2;
@@ -33,7 +34,7 @@ use seaway_cluster::{ClusterAccess, LeaseTimings, WatchTimings};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Field, FieldReads, ValidationError, ValidationErrors},
-    tree,
+    other_language, tree,
 };
 use seaway_model::{
     Config, L4, Name,
@@ -43,7 +44,7 @@ use seaway_node::Layer2Settings;
 use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
-use self::{data_plane::DataPlane, series::Series, tenants::ExplicitKeys};
+use self::{data_plane::DataPlane, doubts::Doubt, series::Series, tenants::ExplicitKeys};
 pub(crate) use self::{metrics::Metrics, nodes::NodeKeys};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
@@ -110,6 +111,8 @@ pub(crate) struct Settings {
     pub(crate) said: ExplicitKeys,
     /// What was odd in files beside the configuration, though it works.
     pub(crate) told: Vec<String>,
+    /// What the configuration itself says and probably does not mean, each with its place.
+    pub(crate) doubts: Vec<String>,
     pub(crate) config: Config,
 }
 
@@ -146,6 +149,7 @@ impl Default for Settings {
             by_default: None,
             said: ExplicitKeys::default(),
             told: Vec::new(),
+            doubts: Vec::new(),
             config: Config::default(),
         }
     }
@@ -198,28 +202,64 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Settings, SettingsError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| SettingsError(vec![format!("{}: {error}", file.display())]))?;
     let beside = file.parent().unwrap_or(Path::new(""));
-    parse(&text, beside).map_err(|faults| {
-        let told = |it: &ValidationError| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
-        SettingsError(faults.iter().map(told).collect())
-    })
+    let (mut settings, doubts) = parse_document(&text, beside)
+        .map_err(|mistakes| SettingsError(mistakes.iter().map(|it| placed(file, it.at, it)).collect()))?;
+    settings.doubts = doubts.iter().map(|(at, it)| placed(file, *at, it)).collect();
+    Ok(settings)
+}
+
+fn placed(file: &Path, at: tree::Position, message: impl std::fmt::Display) -> String {
+    format!("{}:{}:{}: {message}", file.display(), at.line, at.column)
 }
 
 /// `beside`: where files are that it names.
 pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<ValidationError>> {
-    let roots = tree::parse(text).map_err(|error| {
-        vec![ValidationError { field: String::new(), at: error.at, message: error.message.clone() }]
-    })?;
-    let faults = ValidationErrors::default();
-    let settings = match roots.as_slice() {
-        [] => Settings::default(),
-        [root] => read(&Field::root(root, &faults), beside),
-        [_, second, ..] => {
-            let message =
-                "a configuration must be one YAML document, but a second one begins here".to_owned();
-            return Err(vec![ValidationError { field: String::new(), at: second.at, message }]);
+    Ok(parse_document(text, beside)?.0)
+}
+
+type PlacedDoubts = Vec<(tree::Position, Doubt)>;
+
+/// With what is valid and probably not meant.
+fn parse_document(text: &str, beside: &Path) -> Result<(Settings, PlacedDoubts), Vec<ValidationError>> {
+    let roots = documents(text).map_err(|error| vec![error])?;
+    match roots.as_slice() {
+        [] => Ok((Settings::default(), Vec::new())),
+        [root] => {
+            let (settings, mistakes) = read_document(root, beside);
+            if !mistakes.is_empty() {
+                return Err(mistakes);
+            }
+            let doubts = doubts::of_text(root, &settings);
+            Ok((settings, doubts.into_iter().map(|it| (root.position_of(&it.field), it)).collect()))
         }
-    };
-    if faults.is_empty() { Ok(settings) } else { Err(faults.into_sorted()) }
+        [_, second, ..] => Err(vec![second_document(second)]),
+    }
+}
+
+fn documents(text: &str) -> Result<Vec<tree::Node>, ValidationError> {
+    let error = |at, message| ValidationError { field: String::new(), at, message };
+    let roots = tree::parse(text)
+        .map_err(|it| error(it.at, other_language(text).unwrap_or_else(|| it.message.clone())))?;
+    if let [tree::Node { at, value: tree::Value::Text(_) }] = roots.as_slice()
+        && let Some(message) = other_language(text)
+    {
+        return Err(error(*at, message));
+    }
+    Ok(roots)
+}
+
+fn second_document(second: &tree::Node) -> ValidationError {
+    let message = "a configuration must be one YAML document, but a second one begins here".to_owned();
+    ValidationError { field: String::new(), at: second.at, message }
+}
+
+/// As far as it can be read, with all that is wrong with it.
+fn read_document(root: &tree::Node, beside: &Path) -> (Settings, Vec<ValidationError>) {
+    let faults = ValidationErrors::default();
+    let settings = read(&Field::root(root, &faults), beside);
+    let mut mistakes = faults.into_sorted();
+    empty_values::refuse(root, &mut mistakes);
+    (settings, mistakes)
 }
 
 /// What is read of a file, and as what.
@@ -391,102 +431,4 @@ fn host_name() -> Name {
 }
 
 #[cfg(test)]
-mod tests {
-    use seaway_model::fact::TargetPort;
-
-    use super::*;
-
-    fn parse(text: &str) -> Result<Settings, Vec<ValidationError>> {
-        super::parse(text, Path::new(""))
-    }
-
-    fn faults(text: &str) -> Vec<String> {
-        let faults = parse(text).expect_err("it is wrong");
-        faults.iter().map(|it| format!("{}: {it}", it.at)).collect()
-    }
-
-    #[test]
-    fn the_example_shows_every_key_and_its_default() {
-        let settings = parse(EXAMPLE).expect("the example is right");
-        assert_eq!(settings, Settings::default());
-        // With every commented key in force, it is still right: none is misspelt or out of date.
-        let all: Vec<&str> = EXAMPLE
-            .lines()
-            .map(|line| line.strip_prefix('#').filter(|it| !it.starts_with(' ')).unwrap_or(line))
-            .collect();
-        let full = parse(&all.join("\n")).expect("the example is right with every key in force");
-        assert_eq!(full.config.exposed.len(), 4);
-    }
-
-    #[test]
-    fn every_key_that_ever_was_is_still_understood() {
-        // Files that it names are not here.
-        let mut faults = faults(include_str!("../golden/seaway.yaml"));
-        assert_eq!(faults.len(), 3, "public names change only with an alias: {faults:?}");
-        faults.retain(|it| !it.contains("must be a file that can be read"));
-        assert!(faults.is_empty(), "public names change only with an alias: {faults:?}");
-    }
-
-    #[test]
-    fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
-        assert_eq!(
-            faults("host:\n  name: a\ndefualts: {}\n"),
-            ["3:1: defualts: unknown field (did you mean \"defaults\"?)"]
-        );
-        assert_eq!(
-            faults("log:\n  levl: info\n"),
-            ["2:3: log.levl: unknown field (did you mean \"level\"?)"]
-        );
-    }
-
-    #[test]
-    fn checks_that_are_asked_for_do_not_rest_unless_that_is_asked_for_too() {
-        let rests = |text: &str| parse(text).expect("right").config.defaults.health.map(|it| it.while_used);
-        assert_eq!(rests(""), Some(true));
-        assert_eq!(rests("defaults: {healthCheck: {kind: tcp}}"), Some(false));
-        assert_eq!(rests("defaults: {healthCheck: {kind: http, whileUsed: true}}"), Some(true));
-        assert_eq!(rests("defaults: {healthCheck: off}"), None);
-    }
-
-    #[test]
-    fn how_many_requests_a_cloud_gets_is_said_and_takes_a_new_process() {
-        let usual = parse("").expect("right");
-        assert_eq!(usual.requests, Limits { per_second: 50, in_flight: 32 });
-        let settings = parse("cloud: {requestsPerSecond: 10, inFlight: 4}").expect("right");
-        assert_eq!(settings.requests, Limits { per_second: 10, in_flight: 4 });
-        assert_eq!(settings.needs_restart(&usual), ["cloud.requestsPerSecond", "cloud.inFlight"]);
-        for wrong in ["requestsPerSecond: 0", "requestsPerSecond: 10000", "inFlight: 0", "inFlight: many"] {
-            let told = faults(&format!("cloud: {{{wrong}}}"));
-            assert_eq!(told.len(), 1, "{wrong}: {told:?}");
-        }
-    }
-
-    #[test]
-    fn all_mistakes_are_told_at_once() {
-        let told = faults(
-            "admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\nlease: 10ms\n",
-        );
-        assert_eq!(told.len(), 5, "{told:?}");
-    }
-
-    #[test]
-    fn copies_of_certificates_are_of_those_that_are_named() {
-        let settings = parse("certificateCopies: seaway-certificates").expect("right");
-        assert_eq!(settings.copies.as_deref(), Some("seaway-certificates"));
-        let all = "certificateCopies: a\nfrontDoor: {tls: {secrets: all}}";
-        assert!(faults(all)[0].contains("certificateCopies: cannot be combined with"), "{:?}", faults(all));
-        assert!(parse(&all.replace("all", "named")).is_ok());
-    }
-
-    #[test]
-    fn services_are_named_as_the_old_flag_did_or_by_a_map() {
-        let settings = parse("tcpServices: ['mysql:3306', 'shop/web:http', {service: a/b, port: 1, listen: 2, address: 127.0.0.1}]").expect("right");
-        let short = &settings.config.exposed[0];
-        assert_eq!(
-            (short.namespace.as_str(), short.service.as_str(), &short.port),
-            ("default", "mysql", &TargetPort::Number(3306))
-        );
-        assert_eq!(settings.config.exposed[1].port, TargetPort::Name("http".into()));
-        assert_eq!(settings.config.exposed[2].listen, Some(2));
-    }
-}
+mod tests;

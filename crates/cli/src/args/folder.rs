@@ -9,7 +9,11 @@ use clap::{Args, ValueEnum};
 
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 
-use crate::settings::{self, Settings, SettingsError, checked::read_checked, doubts::is_missing};
+use crate::settings::{
+    self, Settings, SettingsError,
+    checked::{CheckedSettings, read_checked},
+    doubts::is_missing,
+};
 
 /// Which folder is read.
 #[derive(Debug, Args)]
@@ -52,20 +56,17 @@ impl CommonArgs {
     }
 
     /// The same as far as it can be read, with all that is wrong.
-    pub(crate) fn settings_checked(&self) -> (Settings, Vec<Problem>) {
-        let (mut settings, mut problems) = match &self.config {
-            Some(file) => read_checked(file),
-            None => Default::default(),
-        };
-        self.apply(&mut settings);
+    pub(crate) fn settings_checked(&self) -> CheckedSettings {
+        let mut checked = self.config.as_deref().map(read_checked).unwrap_or_default();
+        self.apply(&mut checked.settings);
         let missing = self.addresses.iter().filter(|ip| is_missing(**ip));
-        problems.extend(missing.map(|ip| {
+        checked.problems.extend(missing.map(|ip| {
             let message =
                 format!("no interface of this machine has {ip}, so clients do not reach Services there");
             Problem::new(ObjectRef::new(Kind::Config, "", "--address"), Reason::AddressMissing, message)
                 .fix(format!("Put {ip} on an interface (ip address add), or correct --address."))
         }));
-        (settings, problems)
+        checked
     }
 
     fn apply(&self, settings: &mut Settings) {

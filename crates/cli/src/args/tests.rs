@@ -1,6 +1,6 @@
 //! The page of the command line: what `--help` says of each command.
 
-use clap::{Command, CommandFactory};
+use clap::{Command, CommandFactory, Parser};
 
 use super::{Cli, kubectl};
 
@@ -19,6 +19,22 @@ fn sections(command: &mut Command, name: &str, page: &mut String) {
 fn the_command_line_is_well_formed() {
     Cli::command().debug_assert();
     kubectl::Plugin::command().debug_assert();
+}
+
+#[test]
+fn a_port_that_is_no_number_is_refused_with_what_a_port_is() {
+    for arguments in [
+        &["init", "web", "--port", "http"][..],
+        &["run", "web", "--status-port", "70000"],
+        &["demo", "--http-port", "8081a"],
+        &["node", "--probe-port", "x"],
+    ] {
+        let refused = Cli::try_parse_from([&["seaway"], arguments].concat()).expect_err("it is no port");
+        assert!(
+            refused.to_string().contains("a port is a number from 1 to 65535"),
+            "{arguments:?}: {refused}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `check` and `config --check`: all that is wrong with a folder and a configuration, for people and for editors.
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
     process::ExitCode,
@@ -15,7 +16,11 @@ use super::{PlannedFolder, PreviousState, STANDARD_INPUT};
 use crate::{
     args::{Check, CheckOutput},
     output, rights,
-    settings::{Settings, checked::read_checked, doubts::is_front_door_wider},
+    settings::{
+        Settings,
+        checked::{CheckedSettings, ConfigPlaces, read_checked},
+        doubts::is_front_door_wider,
+    },
 };
 
 /// What Problems say of a process that serves. A check serves nothing.
@@ -27,7 +32,7 @@ const WHILE_SERVING: [&str; 4] = [
 ];
 
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
-    let (settings, mut problems) = arguments.common.settings_checked();
+    let CheckedSettings { settings, mut problems, places } = arguments.common.settings_checked();
     let before = PreviousState::of(&arguments.common, &settings);
     read_as_run_does()?;
     let (of, look) = if arguments.manifests.as_os_str() == "-" {
@@ -40,14 +45,15 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
     };
     problems.extend(mistakes(&look));
     problems.extend(wider_front_door(&look.world, &settings));
-    Ok(told(&of, &problems, arguments.output))
+    Ok(told(&of, &each_once(problems, places.as_ref()), arguments.output))
 }
 
 /// The same of a configuration, and of the folder that it names.
 pub(crate) fn check_config(file: &Path) -> Result<ExitCode> {
-    let (settings, mut problems) = read_checked(file);
+    let CheckedSettings { settings, mut problems, places } = read_checked(file);
     read_as_run_does()?;
     problems.extend(beside(&settings)?);
+    let problems = each_once(problems, places.as_ref());
     for problem in &problems {
         print(problem);
     }
@@ -56,6 +62,16 @@ pub(crate) fn check_config(file: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
+}
+
+/// With the places of those of the configuration. What two parts find is one Problem.
+pub(super) fn each_once(mut problems: Vec<Problem>, places: Option<&ConfigPlaces>) -> Vec<Problem> {
+    if let Some(places) = places {
+        places.locate(&mut problems);
+    }
+    let mut seen = BTreeSet::new();
+    problems.retain(|it| seen.insert((it.place.clone(), it.field.clone(), it.message.clone())));
+    problems
 }
 
 /// `seaway run` gives up the right of root to read every file, so a check must not have it either: it would find no fault with a
@@ -71,15 +87,14 @@ pub(super) fn beside(settings: &Settings) -> Result<Vec<Problem>> {
     let Some(folder) = &settings.manifests else {
         let look = PlannedFolder::at_text(b"", settings, PreviousState::default())?;
         let files = mistakes(&look).into_iter().filter(|it| it.object.kind == Kind::File);
-        // That a file cannot be read is told with its line already.
-        let files = files.filter(|it| it.reason != Reason::Unreadable);
         return Ok(files.chain(wider_front_door(&look.world, settings)).collect());
     };
     match PlannedFolder::at(folder, settings, PreviousState::default()) {
         Ok(look) => Ok(mistakes(&look).into_iter().chain(wider_front_door(&look.world, settings)).collect()),
         Err(error) => {
             let object = ObjectRef::new(Kind::Config, "", "manifests");
-            Ok(vec![Problem::new(object, Reason::Unreadable, format!("{error:#}"))])
+            let problem = Problem::new(object, Reason::Unreadable, format!("{error:#}")).at("manifests");
+            Ok(vec![problem.fix("Make the folder, or correct manifests.")])
         }
     }
 }
@@ -116,8 +131,9 @@ pub(super) fn at_status_page(world: &World, settings: &Settings) -> Vec<Problem>
         };
         let page = pages.iter().find(is_taken)?;
         let message = format!("{page} is the address of the status page, so this port is not served there");
-        let problem =
-            Problem::new(overview.status.owner.object(), Reason::PortInUse, message).at("spec.ports");
+        let object = overview.status.owner.object();
+        let field = if object.kind == Kind::Config { object.name.clone() } else { "spec.ports".into() };
+        let problem = Problem::new(object, Reason::PortInUse, message).at(field);
         Some(problem.fix("Choose another port, or move the status page: admin.listen in seaway.yaml."))
     };
     world.overview().iter().filter_map(of).collect()
@@ -193,17 +209,23 @@ fn told(of: &str, problems: &[Problem], format: CheckOutput) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The configuration is one file: its place says which.
 fn print(problem: &Problem) {
-    let text = problem.to_string();
-    let own = format!("{}: ", problem.object);
-    output::line(&match problem.object.kind {
-        Kind::Config if problem.place.is_some() => text.replacen(&own, "", 1),
-        _ => text,
-    });
+    output::line(&shown(problem));
     for line in problem.fix.lines() {
         output::line(&format!("    {line}"));
     }
+}
+
+/// The configuration is one file: its place says which.
+fn shown(problem: &Problem) -> String {
+    let place = match &problem.place {
+        Some(place) if problem.object.kind == Kind::Config => place,
+        _ => return problem.to_string(),
+    };
+    let text = Problem { place: None, ..problem.clone() }.to_string();
+    let own = format!("{} {}: ", Kind::Config, place.file);
+    let text = text.strip_prefix(&own).or_else(|| text.strip_prefix("Config ")).unwrap_or(&text);
+    format!("{place}: {text}")
 }
 
 /// A line that GitHub Actions shows at the line of the file.
@@ -300,6 +322,19 @@ mod tests {
         ] {
             let all = [follows.clone(), other];
             assert_eq!(cause(&follows, &all).as_deref(), expected, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_of_the_configuration_is_shown_by_its_place_and_key() {
+        for (name, field, text) in [
+            ("a.yaml", "frontDoor.port", "a.yaml:3:5: frontDoor.port: wrong"),
+            ("tcpServices[0]", "tcpServices[0]", "a.yaml:3:5: tcpServices[0]: wrong"),
+            ("frontDoor", "frontDoor.tls", "a.yaml:3:5: frontDoor.tls: wrong"),
+        ] {
+            let object = ObjectRef::new(Kind::Config, "", name);
+            let problem = Problem::new(object, Reason::Invalid, "wrong").at(field).in_file("a.yaml", 3, 5);
+            assert_eq!(shown(&problem), text);
         }
     }
 

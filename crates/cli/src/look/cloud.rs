@@ -71,7 +71,7 @@ pub(super) fn plan(arguments: &Plan, file: &Path) -> ExitCode {
 
 fn shown(arguments: &Plan, file: &Path) -> Result<ExitCode> {
     let settings = settings_of(arguments, file)?;
-    for line in &settings.told {
+    for line in settings.doubts.iter().chain(&settings.told) {
         output::error(&format!("warning: {line}"));
     }
     let prospects = runtime()?.block_on(look(arguments, file, &settings))?;

@@ -9,9 +9,9 @@ use seaway_model::Problem;
 
 use super::{
     PlannedFolder, PreviousState,
-    check::{beside, mistakes},
+    check::{beside, each_once, mistakes},
 };
-use crate::settings::{Settings, checked::read_checked};
+use crate::settings::checked::{CheckedSettings, read_checked};
 
 const TABLE: &str = include_str!("../../golden/mistakes.txt");
 
@@ -51,15 +51,18 @@ fn problems_of(dir: &Path, mistake: &Mistake) -> Vec<Problem> {
         let at = if *file == "seaway.yaml" { config.clone() } else { folder.join(file) };
         fs::write(at, text).expect("written");
     }
-    let (mut settings, mut problems) =
-        if config.exists() { read_checked(&config) } else { (Settings::default(), Vec::new()) };
+    let CheckedSettings { mut settings, mut problems, places } =
+        if config.exists() { read_checked(&config) } else { CheckedSettings::default() };
     settings.addresses = vec!["127.0.0.1".parse().expect("an address")];
+    if config.exists() {
+        problems.extend(beside(&settings).expect("it is planned"));
+    }
     if mistake.files.iter().any(|it| it.0 != "seaway.yaml") {
         problems.extend(mistakes(
             &PlannedFolder::at(&folder, &settings, PreviousState::default()).expect("it is read"),
         ));
     }
-    problems
+    each_once(problems, places.as_ref())
 }
 
 #[test]
@@ -117,9 +120,11 @@ fn a_certificate_of_the_configuration_that_cannot_be_used_is_told_before_anythin
     ] {
         let config = format!("frontDoor: {{certificates: [{{cert: {cert}, key: {key}}}]}}\n");
         write("seaway.yaml", &config);
-        let (settings, problems) = read_checked(&dir.path().join("seaway.yaml"));
+        let CheckedSettings { settings, problems, places } = read_checked(&dir.path().join("seaway.yaml"));
         assert!(problems.is_empty(), "{problems:?}");
-        let told: Vec<String> = beside(&settings).expect("it is planned").iter().map(Problem::line).collect();
+        let problems = each_once(beside(&settings).expect("it is planned"), places.as_ref());
+        let told: Vec<String> = problems.iter().map(Problem::line).collect();
+        assert!(told.iter().all(|it| it.contains("seaway.yaml:1:")), "{told:?}");
         assert_eq!(told.len(), usize::from(cause.is_some()), "{cert} {key}: {told:?}");
         assert!(cause.is_none_or(|it| told[0].contains(it)), "{told:?}");
         // It is about files, and no certificate of before is in use.

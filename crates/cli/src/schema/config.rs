@@ -25,7 +25,7 @@ pub(crate) fn schema() -> Value {
 }
 
 /// The example without the marks that make comments of its keys. Prose has one blank after the mark.
-pub(super) fn in_force() -> String {
+pub(crate) fn in_force() -> String {
     let is_key = |it: &&str| !it.starts_with(' ') || it.starts_with("  ");
     let lines = EXAMPLE.lines().map(|line| line.strip_prefix('#').filter(is_key).unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")

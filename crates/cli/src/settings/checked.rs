@@ -1,76 +1,144 @@
 //! `seaway.yaml` as `check` and `config --check` read it: all mistakes at once, each with its place, and what could be read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use seaway_manifests::{
-    decode::{Field, PathPart, ValidationError, ValidationErrors},
-    hint, tree,
+    decode::{PathPart, ValidationError},
+    hint,
+    tree::{Node, Position, Value},
 };
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 
-use super::{EXAMPLE, Settings, doubts::doubtful_settings, fields_read, read};
+use super::{EXAMPLE, Settings, documents, doubts, fields_read, read_document, second_document};
 
 /// What a file says, as far as it can be read, and all that is wrong with it.
-pub(crate) fn read_checked(file: &Path) -> (Settings, Vec<Problem>) {
+#[derive(Default)]
+pub(crate) struct CheckedSettings {
+    pub(crate) settings: Settings,
+    pub(crate) problems: Vec<Problem>,
+    /// Where what stands, for Problems that planning finds.
+    pub(crate) places: Option<ConfigPlaces>,
+}
+
+pub(crate) fn read_checked(file: &Path) -> CheckedSettings {
     let shown = file.display().to_string();
     let object = ObjectRef::new(Kind::Config, "", shown.as_str());
+    let only = |problem: Problem| CheckedSettings { problems: vec![problem], ..CheckedSettings::default() };
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) => {
-            let problem =
-                Problem::new(object, Reason::Unreadable, error.to_string()).in_file(shown.as_str(), 0, 0);
-            return (Settings::default(), vec![problem]);
+            return only(Problem::new(object, Reason::Unreadable, error.to_string()).in_file(shown, 0, 0));
         }
     };
-    let at = |problem: Problem, at: tree::Position| problem.in_file(shown.as_str(), at.line, at.column);
-    let of_fault = |fault: &ValidationError| {
-        let problem = Problem::new(object.clone(), Reason::Invalid, fault.message.clone());
-        let fix = hint(fault).or_else(|| elsewhere(fault)).unwrap_or_default();
-        at(problem.at(fault.field.as_str()).fix(fix), fault.at)
+    let at = |problem: Problem, at: Position| problem.in_file(shown.as_str(), at.line, at.column);
+    let of_mistake = |mistake: &ValidationError| {
+        let problem = Problem::new(object.clone(), Reason::Invalid, mistake.message.clone());
+        let fix = hint(mistake).or_else(|| elsewhere(mistake)).unwrap_or_default();
+        at(problem.at(mistake.field.as_str()).fix(fix), mistake.at)
     };
-    let roots = match tree::parse(&text) {
+    let roots = match documents(&text) {
         Ok(roots) => roots,
-        Err(error) => {
-            let fault =
-                ValidationError { field: String::new(), at: error.at, message: error.message.clone() };
-            return (Settings::default(), vec![of_fault(&fault)]);
-        }
+        Err(mistake) => return only(of_mistake(&mistake)),
     };
     if let [_, second, ..] = roots.as_slice() {
-        let message = "a configuration must be one YAML document, but a second one begins here".to_owned();
-        let fault = ValidationError { field: String::new(), at: second.at, message };
-        return (Settings::default(), vec![of_fault(&fault)]);
+        return only(of_mistake(&second_document(second)));
     }
-    let Some(root) = roots.first() else { return (Settings::default(), Vec::new()) };
+    let Some(root) = roots.into_iter().next() else { return CheckedSettings::default() };
     if root.child("apiVersion").is_some() && root.child("kind").is_some() {
-        let problem =
-            Problem::new(object.clone(), Reason::Invalid, "this is a manifest, not a configuration")
-                .fix("Move it to the folder of manifests. seaway config --example prints a configuration.");
-        return (Settings::default(), vec![at(problem, root.at)]);
+        let problem = Problem::new(object, Reason::Invalid, "this is a manifest, not a configuration")
+            .fix("Move it to the folder of manifests. seaway config --example prints a configuration.");
+        return only(at(problem, root.at));
     }
-    let faults = ValidationErrors::default();
-    let settings = read(&Field::root(root, &faults), file.parent().unwrap_or(Path::new("")));
-    let mut problems: Vec<Problem> = faults.into_sorted().iter().map(of_fault).collect();
-    for doubt in doubtful_settings(&settings) {
-        let (field, message) = match doubt.split_once(": ") {
-            Some((field, message)) if !field.contains('/') && field.contains('.') => (field, message),
-            _ => ("", doubt.as_str()),
-        };
-        let problem = Problem::new(object.clone(), Reason::Unreadable, message).at(field);
-        let place = if message == doubt { "frontDoor.certificates" } else { field };
-        problems.push(at(problem, root.position_of(place)));
+    let beside = file.parent().unwrap_or(Path::new(""));
+    let (settings, mistakes) = read_document(&root, beside);
+    let mut problems: Vec<Problem> = mistakes.iter().map(of_mistake).collect();
+    for doubt in doubts::of_text(&root, &settings).into_iter().chain(doubts::of_machine(&settings)) {
+        let problem = Problem::new(object.clone(), doubt.reason, doubt.message).at(doubt.field.as_str());
+        problems.push(at(problem.fix(doubt.fix), root.position_of(&doubt.field)));
     }
     problems.sort_by(|a, b| a.place.cmp(&b.place));
     problems.dedup();
-    (settings, problems)
+    let places = ConfigPlaces { file: shown, beside: beside.to_owned(), root };
+    CheckedSettings { settings, problems, places: Some(places) }
+}
+
+/// Where in the configuration its keys stand, and the files that it names.
+pub(crate) struct ConfigPlaces {
+    file: String,
+    beside: PathBuf,
+    root: Node,
+}
+
+impl ConfigPlaces {
+    /// Gives Problems of the configuration, and of certificates in files, the place of their key.
+    pub(crate) fn locate(&self, problems: &mut [Problem]) {
+        for problem in problems {
+            let at = match problem.object.kind {
+                Kind::Config if problem.place.is_none() => {
+                    self.name_entrance(problem);
+                    let begins = problem.field.split(['.', '[']).next().unwrap_or_default();
+                    let is_field = self.root.entry(begins).is_some();
+                    Some(self.root.position_of(if is_field { &problem.field } else { &problem.object.name }))
+                }
+                Kind::File => self.position_of_file(problem),
+                _ => None,
+            };
+            if let Some(at) = at {
+                *problem = problem.clone().in_file(self.file.as_str(), at.line, at.column);
+            }
+        }
+    }
+
+    /// Problems call an entrance by its name, `frontDoor.entrances[NAME]`, and the configuration has a list of them.
+    fn name_entrance(&self, problem: &mut Problem) {
+        let Some(name) = problem.object.name.strip_prefix("frontDoor.") else { return };
+        let Some(below) = problem.field.strip_prefix(&*format!("frontDoor.entrances[{name}]")) else {
+            return;
+        };
+        let list = self.root.child("frontDoor").and_then(|it| it.child("entrances"));
+        let Some(Value::List(items)) = list.map(|it| &it.value) else { return };
+        let is_it = |it: &Node| it.child("name").is_some_and(|it| it.value == Value::Text(name.to_owned()));
+        if let Some(index) = items.iter().position(is_it) {
+            problem.field = format!("frontDoor.entrances[{index}]{below}").into();
+        }
+    }
+
+    /// Of a certificate with its key, the one of the two that the Problem is about.
+    fn position_of_file(&self, problem: &Problem) -> Option<Position> {
+        let names = |it: &Node, path: &str| match &it.value {
+            Value::Text(text) => self.beside.join(text).display().to_string() == path,
+            _ => false,
+        };
+        let mut maps = Vec::new();
+        collect_maps(self.root.child("frontDoor")?, &mut maps);
+        let map = maps
+            .into_iter()
+            .find(|it| it.entries().iter().any(|it| names(&it.value, &problem.object.name)))?;
+        let unreadable = problem.place.as_ref().map_or("", |it| &it.file);
+        let of_key = map.entry("key").filter(|_| *problem.field == *"tls.key");
+        let part = map.entries().iter().find(|it| names(&it.value, unreadable));
+        let whole = map.entries().iter().find(|it| names(&it.value, &problem.object.name));
+        of_key.or(part).or(whole).map(|it| it.at)
+    }
+}
+
+fn collect_maps<'n>(node: &'n Node, maps: &mut Vec<&'n Node>) {
+    match &node.value {
+        Value::Map(entries) => {
+            maps.push(node);
+            entries.iter().for_each(|it| collect_maps(&it.value, maps));
+        }
+        Value::List(items) => items.iter().for_each(|it| collect_maps(it, maps)),
+        _ => {}
+    }
 }
 
 /// The places where a key is known that stands where it is not.
-fn elsewhere(fault: &ValidationError) -> Option<String> {
-    if !fault.message.starts_with("unknown field") || fault.message.contains("did you mean") {
+fn elsewhere(mistake: &ValidationError) -> Option<String> {
+    if !mistake.message.starts_with("unknown field") || mistake.message.contains("did you mean") {
         return None;
     }
-    let key = fault.field.rsplit('.').next()?;
+    let key = mistake.field.rsplit('.').next()?;
     let instead = match key {
         "certificate" | "certs" | "ssl" | "tls" => {
             "frontDoor.certificates, a list of {cert: FILE, key: FILE}"
@@ -107,8 +175,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("seaway.yaml");
         std::fs::write(&file, text).expect("written");
-        let (_, problems) = read_checked(&file);
-        problems
+        let checked = read_checked(&file);
+        checked
+            .problems
             .iter()
             .map(|it| {
                 let place = it.place.as_ref().map(|it| (it.line, it.column)).unwrap_or_default();
@@ -127,6 +196,47 @@ mod tests {
             told[2].starts_with("4:8: host.addresses: no interface of this machine has 192.0.2.9"),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn problems_of_planning_have_the_place_of_their_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("seaway.yaml");
+        let text = "manifests: nowhere\ntcpServices:\n- a:1\n- b:2\nfrontDoor:\n  certificates:\n  - cert: a.pem\n    \
+                    key: a.key\n  entrances:\n  - name: one\n    port: 1\n    tls: {port: 2}\n  - name: two\n    port: 3\n    \
+                    certificates:\n    - secret: x/y\n    tls: {port: 4, clients: {authorities: ca.pem}}\n";
+        std::fs::write(&file, text).expect("written");
+        let places = read_checked(&file).places.expect("it was read");
+        let config = |name: &str, field: &str| {
+            Problem::new(ObjectRef::new(Kind::Config, "", name), Reason::Invalid, "wrong").at(field)
+        };
+        let of_file = |name: &str, field: &str| {
+            let name = folder.path().join(name).display().to_string();
+            Problem::new(ObjectRef::new(Kind::File, "", name), Reason::Invalid, "wrong").at(field)
+        };
+        let unreadable = folder.path().join("a.key").display().to_string();
+        for (problem, line, field) in [
+            (config("manifests", ""), 1, ""),
+            (config("tcpServices[1]", "tcpServices[1]"), 4, "tcpServices[1]"),
+            (config("tcpServices[1]", "spec.ports"), 4, "spec.ports"),
+            (config("frontDoor", "frontDoor.certificates[0].cert"), 7, "frontDoor.certificates[0].cert"),
+            (
+                config("frontDoor.two", "frontDoor.entrances[two].certificates[0].secret"),
+                16,
+                "frontDoor.entrances[1].certificates[0].secret",
+            ),
+            (of_file("a.pem", ""), 7, ""),
+            (of_file("a.pem", "tls.key"), 8, "tls.key"),
+            (of_file("a.pem", "").in_file(unreadable, 0, 0), 8, ""),
+            (of_file("ca.pem", "ca.crt"), 17, "ca.crt"),
+        ] {
+            let mut problems = [problem];
+            places.locate(&mut problems);
+            let [problem] = problems;
+            let place = problem.place.clone().expect("it has a place");
+            assert!(place.file.ends_with("seaway.yaml"), "{problem:?}");
+            assert_eq!((place.line, problem.field.as_str()), (line, field), "{problem:?}");
+        }
     }
 
     #[test]

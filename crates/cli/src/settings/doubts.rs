@@ -1,30 +1,56 @@
-//! What is well written in `seaway.yaml`, and will not work on this machine as it is now.
+//! What is well written in `seaway.yaml`, and probably not meant, or will not work on this machine as it is now.
 
 use std::{
-    fs::File,
+    fmt,
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
-use seaway_model::{config::OpenPolicy, dns::DnsProvider, load_balancer::CheckKind};
-use seaway_plan::quantity::probe_path;
+use seaway_manifests::tree::Node;
+use seaway_model::{Reason, config::OpenPolicy, dns::DnsProvider, load_balancer::CheckKind};
+use seaway_plan::{contains_every_address, quantity::probe_path};
 use seaway_proxy::AccessLogTarget;
 use tracing::info;
 
-use super::Settings;
+use super::{Settings, empty_values};
 
-/// Warnings about settings that are valid and probably not meant, a line each.
-pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
-    let parts = settings.pems.iter().flat_map(|pem| &pem.parts);
-    let unreadable = parts.filter_map(|(_, path)| {
-        let error = File::open(path).err()?;
-        Some(format!(
-            "{}: {error}. Until it can be read, nothing that needs this certificate is served.",
-            path.display()
-        ))
-    });
-    unreadable
-        .chain(secrets_of_orders(settings))
+/// A setting that is valid and probably not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// `frontDoor.tls.port`
+    pub(crate) field: String,
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+    pub(crate) fix: String,
+}
+
+impl Doubt {
+    pub(super) fn new(reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Doubt {
+        Doubt { field: field.into(), reason, message: message.into(), fix: String::new() }
+    }
+
+    #[must_use]
+    pub(super) fn fix(mut self, fix: impl Into<String>) -> Doubt {
+        self.fix = fix.into();
+        self
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)?;
+        if self.fix.is_empty() { Ok(()) } else { write!(f, ". {}", self.fix) }
+    }
+}
+
+/// Those of the text alone, which hold on every machine.
+pub(crate) fn of_text(root: &Node, settings: &Settings) -> Vec<Doubt> {
+    empty_values::doubts(root).into_iter().chain(trusting_everyone(settings)).collect()
+}
+
+/// Those of this machine as it is now. Certificates are not here: who plans reads them.
+pub(crate) fn of_machine(settings: &Settings) -> Vec<Doubt> {
+    secrets_of_orders(settings)
         .chain(secrets_of_dns(settings))
         .chain(key_of_layer2(settings))
         .chain(port_of_status_page(settings))
@@ -34,8 +60,23 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
         .collect()
 }
 
+/// Whoever is trusted says which address a client has: where that is every client, each says it of itself.
+fn trusting_everyone(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
+    let of_headers = "this contains every address, so each client is taken for a trusted proxy and chooses its own address with \
+                      X-Forwarded-For: source ranges, limits for each client, and logs protect nothing";
+    let of_members = "this contains every address, so any client that may send a PROXY protocol header chooses which client address \
+                      members of transparent Services see";
+    let sources = settings.config.tenants.sources.iter().map(Vec::as_slice);
+    let keys = [("frontDoor.trusted", settings.config.front_door.http.trusted.as_slice(), of_headers)];
+    let keys = keys.into_iter().chain(sources.map(move |it| ("tenants.transparentFrom", it, of_members)));
+    keys.filter(|(_, networks, _)| contains_every_address(networks)).map(|(key, _, message)| {
+        let fix = "Name only the networks of the proxies before Seaway; without one, remove the key.";
+        Doubt::new(Reason::AddressForgeable, key, message).fix(fix)
+    })
+}
+
 /// Orders fail without them, and this is told only after they were to begin.
-fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
+fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
     let acme = settings.config.front_door.tls.acme.iter();
     let files = acme.flat_map(|acme| {
         let dns = acme.dns.iter().map(|it| ("dns.key.secretFile", &it.key.secret_file));
@@ -43,43 +84,40 @@ fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
     });
     files.filter_map(|(key, file)| {
         let why = seaway_drivers::acme::read_secret(file).err()?;
-        Some(format!(
-            "frontDoor.acme.{key}: {why}. Until it is readable, no certificate is ordered that needs it."
-        ))
+        let fix = "Until it is readable, no certificate is ordered that needs it.";
+        Some(Doubt::new(Reason::Unreadable, format!("frontDoor.acme.{key}"), why.to_string()).fix(fix))
     })
 }
 
 /// Names are not published without them.
-fn secrets_of_dns(settings: &Settings) -> impl Iterator<Item = String> + '_ {
-    let zones = settings.config.dns.iter().flat_map(|it| &it.zones);
-    zones.filter_map(|zone| {
+fn secrets_of_dns(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
+    let zones = settings.config.dns.iter().flat_map(|it| &it.zones).enumerate();
+    zones.filter_map(|(index, zone)| {
         let DnsProvider::Updates { key, .. } = &zone.by else { return None };
         let why = seaway_drivers::acme::read_mounted_secret(&key.secret_file).err()?;
-        Some(format!(
-            "dns.zones ({}): key.secretFile: {why}. Until it is readable, no name of this zone is published.",
-            zone.name
-        ))
+        let field = format!("dns.zones[{index}].key.secretFile");
+        let fix = format!("Until it is readable, no name of the zone {} is published.", zone.name);
+        Some(Doubt::new(Reason::Unreadable, field, why.to_string()).fix(fix))
     })
 }
 
 /// Without it hosts announce nothing where there are others.
-fn key_of_layer2(settings: &Settings) -> Option<String> {
+fn key_of_layer2(settings: &Settings) -> Option<Doubt> {
     let why = seaway_node::read_key(settings.layer2.key_file.as_ref()?).err()?;
-    Some(format!(
-        "layer2.keyFile: {why}. Until it is readable, addresses of pools with announce: l2 are not announced."
-    ))
+    let fix = "Until it is readable, addresses of pools with announce: l2 are not announced.";
+    Some(Doubt::new(Reason::Unreadable, "layer2.keyFile", why.to_string()).fix(fix))
 }
 
 /// Clients do not reach what is served there.
-fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
+fn missing_addresses(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
     let door = &settings.config.front_door;
     let keys = [("host.addresses", &settings.addresses), ("frontDoor.addresses", &door.addresses)];
     let all = keys.into_iter().flat_map(|(key, ips)| ips.iter().map(move |ip| (key, *ip)));
     all.filter(|(_, ip)| is_missing(*ip)).map(|(key, ip)| {
-        format!(
-            "{key}: no interface of this machine has {ip}, so clients do not reach Services there. Put it on \
-             an interface (ip address add), or correct {key}."
-        )
+        let message =
+            format!("no interface of this machine has {ip}, so clients do not reach Services there");
+        let fix = format!("Put it on an interface (ip address add), or correct {key}.");
+        Doubt::new(Reason::AddressMissing, key, message).fix(fix)
     })
 }
 
@@ -108,48 +146,88 @@ pub(crate) fn is_missing(ip: IpAddr) -> bool {
 }
 
 /// Members may answer 400 to such a request, and then count as down.
-fn path_of_checks(settings: &Settings) -> Option<String> {
+fn path_of_checks(settings: &Settings) -> Option<Doubt> {
     let CheckKind::Http { path, .. } = &settings.config.defaults.health.as_ref()?.kind else {
         return None;
     };
     let why = probe_path(path).err()?;
-    Some(format!(
-        "defaults.healthCheck.path: {why}. Members may refuse health checks for it, and count as down."
-    ))
+    let fix = "Members may refuse health checks for it, and count as down.";
+    Some(Doubt::new(Reason::Invalid, "defaults.healthCheck.path", why.to_string()).fix(fix))
 }
 
 /// `seaway run` does not start without it.
-fn folder_of_access_log(settings: &Settings) -> Option<String> {
+fn folder_of_access_log(settings: &Settings) -> Option<Doubt> {
     let AccessLogTarget::File(file) = &settings.access_log.as_ref()?.to else { return None };
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty())?;
     let error = folder.read_dir().err().filter(|it| it.kind() == ErrorKind::NotFound)?;
-    Some(format!("accessLog.to: {}: {error}. Make the folder, or correct accessLog.to.", folder.display()))
+    let message = format!("{}: {error}", folder.display());
+    Some(
+        Doubt::new(Reason::Unreadable, "accessLog.to", message)
+            .fix("Make the folder, or correct accessLog.to."),
+    )
 }
 
 /// The front door listens on this host's addresses; where these are loopback, the status page is in its way.
-fn port_of_status_page(settings: &Settings) -> Option<String> {
+fn port_of_status_page(settings: &Settings) -> Option<Doubt> {
     let door = &settings.config.front_door;
-    let ports = [door.port, door.tls.port];
+    let ports = [("frontDoor.port", door.port), ("frontDoor.tls.port", door.tls.port)];
     let addresses = if door.addresses.is_empty() { &settings.addresses } else { &door.addresses };
     // Of its defaults: loopback.
     let usual = [SocketAddr::from((Ipv4Addr::LOCALHOST, seaway_admin::server::PORT))];
     let admin = settings.admin.as_deref().unwrap_or(&usual);
-    let is_taken = |at: &&std::net::SocketAddr| {
-        ports.contains(&at.port()) && (at.ip().is_unspecified() || addresses.contains(&at.ip()))
-    };
-    let at = admin.iter().find(is_taken).filter(|_| door.opens != OpenPolicy::Never)?;
-    Some(format!("admin.listen: {at} is where the front door listens. Give one of the two another port."))
+    let is_taken = |at: &&SocketAddr| at.ip().is_unspecified() || addresses.contains(&at.ip());
+    let of_door = |at: &SocketAddr| ports.iter().find(|(_, port)| *port == at.port()).map(|(key, _)| *key);
+    let taken = admin.iter().filter(is_taken).find_map(|at| Some((at, of_door(at)?)));
+    let (at, key) = taken.filter(|_| door.opens != OpenPolicy::Never)?;
+    // Without the key, its default is in the way of what the configuration does say.
+    let field = if settings.admin.is_some() { "admin.listen" } else { key };
+    let message =
+        format!("{at} is where both the status page (admin.listen) and the front door ({key}) listen");
+    Some(Doubt::new(Reason::PortInUse, field, message).fix("Give one of the two another port."))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use seaway_manifests::tree;
+
     use super::*;
     use crate::settings::parse;
 
     fn doubts(text: &str) -> Vec<String> {
-        doubtful_settings(&parse(text, Path::new("/nowhere")).expect("is well written"))
+        let settings = parse(text, Path::new("/nowhere")).expect("is well written");
+        of_machine(&settings).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn to_trust_every_address_is_a_doubt() {
+        for (networks, is_everyone) in [
+            ("0.0.0.0/0", true),
+            ("'::/0'", true),
+            ("'2000::/3'", true),
+            ("0.0.0.0/1, 128.0.0.0/1", true),
+            ("10.0.0.0/8, 128.0.0.0/2, 0.0.0.0/1, 192.0.0.0/2", true),
+            ("0.0.0.0/1, 128.0.0.0/2", false),
+            ("10.0.0.0/8, '2001:db8::/32'", false),
+            ("", false),
+        ] {
+            for text in [
+                format!("frontDoor: {{trusted: [{networks}]}}"),
+                format!("tenants: {{transparentFrom: [{networks}]}}"),
+            ] {
+                let [root] = &tree::parse(&text).expect("is YAML")[..] else { panic!("one document") };
+                let found = of_text(root, &parse(&text, Path::new("")).expect("is well written"));
+                let reasons: Vec<Reason> = found.iter().map(|it| it.reason).collect();
+                let expected = if is_everyone { vec![Reason::AddressForgeable] } else { Vec::new() };
+                assert_eq!(reasons, expected, "{text}");
+                assert!(
+                    found.iter().all(|it| text.contains(it.field.rsplit('.').next().unwrap_or_default()))
+                );
+            }
+        }
+        // In a folder, that is the default, and no doubt.
+        assert_eq!(doubts("tenants: {}"), [""; 0]);
     }
 
     #[test]
@@ -169,9 +247,6 @@ mod tests {
     #[test]
     fn files_that_cannot_be_read_and_a_port_that_two_want_are_found() {
         assert_eq!(doubts(""), [""; 0]);
-        let missing = doubts("frontDoor: {certificates: [{cert: a.pem, key: a.key}]}");
-        assert_eq!(missing.len(), 2, "{missing:?}");
-        assert!(missing[0].starts_with("/nowhere/a.pem: No such file or directory"), "{missing:?}");
         let nowhere = doubts("host: {addresses: [127.0.0.1, 192.0.2.9]}");
         assert_eq!(nowhere.len(), 1, "{nowhere:?}");
         assert!(

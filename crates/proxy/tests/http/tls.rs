@@ -11,7 +11,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use seaway_model::{
-    Kind, ObjectRef,
+    Kind, L4, ListenerId, ObjectRef,
     load_balancer::{Certificate, ClientAuth, HostPattern, Protocol, TlsByName, TlsProfile},
 };
 
@@ -222,7 +222,11 @@ fn clients_may_have_to_show_a_certificate_which_members_are_told() {
             secure(at, "a.example", config(&authority)).is_err(),
             "nobody is served before there are authorities"
         );
+        let lacks_tls =
+            || stage.proxy.lacks_tls(&stage.key, at.ip(), ListenerId { l4: L4::Tcp, port: at.port() });
+        assert!(lacks_tls());
         give(&stage, "ca", &authority.as_authorities());
+        assert!(!lacks_tls());
         let with = |issuer: &Authority| {
             let own = issuer.certificate("client");
             let key = {
