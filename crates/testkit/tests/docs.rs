@@ -182,6 +182,19 @@ fn is_test(named: &str) -> bool {
     at.is_some_and(|at| at > 0 && lines[at - 1].starts_with("#[") && lines[at - 1].ends_with("test]"))
 }
 
+/// Pages that name the tests of what they promise, some of them by the file.
+#[test]
+fn every_source_file_that_a_page_of_protection_names_is_there() {
+    let files = rust_files(&root().join("crates"));
+    let pages = ["docs/tenants.md", "docs/security.md"];
+    let text = pages.map(|it| fs::read_to_string(root().join(it)).expect("the page")).concat();
+    let named = text.split('`').filter(|it| it.ends_with(".rs") && !it.contains(' '));
+    let named: BTreeSet<&str> = named.collect();
+    assert!(named.len() > 15, "{named:?}");
+    let missing: Vec<_> = named.iter().filter(|name| !files.iter().any(|it| it.ends_with(name))).collect();
+    assert!(missing.is_empty(), "{pages:?} name files that are not there: {missing:?}");
+}
+
 #[test]
 fn every_event_and_metric_that_is_given_for_one_of_the_other_controller_is_written() {
     let page = fs::read_to_string(root().join("docs/occm-events.md")).expect("the page");
@@ -204,25 +217,26 @@ fn every_event_and_metric_that_is_given_for_one_of_the_other_controller_is_writt
 
 /// All that is built into programs.
 fn sources() -> String {
-    let mut text = String::new();
-    for package in fs::read_dir(root().join("crates")).expect("crates") {
-        let package = package.expect("readable").path();
-        if package.ends_with("testkit") {
-            continue;
-        }
-        let mut folders = vec![package.join("src")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).into_iter().flatten() {
-                let path = entry.expect("readable").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|it| it == "rs") {
-                    text += &fs::read_to_string(&path).expect("readable");
-                }
+    let packages =
+        fs::read_dir(root().join("crates")).expect("crates").map(|it| it.expect("readable").path());
+    let built = packages.filter(|it| !it.ends_with("testkit")).flat_map(|it| rust_files(&it.join("src")));
+    built.map(|it| fs::read_to_string(it).expect("readable")).collect()
+}
+
+/// Sources in a folder and below.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                files.push(path);
             }
         }
     }
-    text
+    files
 }
 
 /// A rule of RBAC: role, API group, resources, names of objects, verbs.
