@@ -114,7 +114,7 @@ impl Document {
         let broken = |at, message| {
             let fault = ValidationError { field: String::new(), at, message };
             let broken = vec![InvalidObject { reference: None, errors: vec![fault] }];
-                let unused_route = object::unused_route(text, &broken);
+            let unused_route = object::unused_route(text, &broken);
             Document { broken, unused_route, ..Document::default() }
         };
         let roots = match tree::parse(text) {
