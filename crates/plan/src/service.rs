@@ -73,10 +73,10 @@ pub(crate) fn plan(
     let (mut held, mut passed_over) = (BTreeMap::new(), BTreeMap::new());
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(closed::problem(demand).into_iter().chain(closed::unknown_tls_ports(demand)));
+    planned.problems.extend(closed::lacking(demand));
     planned
         .problems
-        .extend(closed::lacking(demand));
-    planned.problems.extend(unheeded(demand).into_iter().chain(basic_auth::listener_problems(demand, certificates)));
+        .extend(unheeded(demand).into_iter().chain(basic_auth::listener_problems(demand, certificates)));
     let (who, mut too_many) = (PoolOwner::Owner(demand.owner.clone()), 0_usize);
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
