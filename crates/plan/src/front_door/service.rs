@@ -71,7 +71,7 @@ impl NotAttachedReason {
                 "the front door does not pass TLS through to a Service with source ranges"
             }
             NotAttachedReason::UsersWithPassthrough => {
-                "the front door cannot require a password, ask query an authentication Service, or count requests where it passes TLS through"
+                "the front door cannot require a password, query an authentication Service, or count requests where it passes TLS through"
             }
             NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
             NotAttachedReason::Guarded(GuardSource::ByRoute) => {

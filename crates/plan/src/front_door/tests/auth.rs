@@ -171,7 +171,7 @@ fn where_no_password_can_be_asked_for_nothing_is_opened() {
             ServiceKind::ClusterIp,
             &[("seaway.dev/host", "a.example"), tls],
             0,
-            "cannot require a password, ask query an authentication Service, or count requests where it passes TLS",
+            "cannot require a password, query an authentication Service, or count requests where it passes TLS",
         ),
         // A name that is nearly this one was meant to protect.
         (ServiceKind::ClusterIp, &[("seaway.dev/basicauth", "users")], 0, "no listener is opened"),
