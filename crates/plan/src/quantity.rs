@@ -88,10 +88,16 @@ pub fn range(text: &str) -> Result<IpRange, String> {
 /// A network, or one address as a network of its own.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let text = text.trim();
-    text.parse::<IpNet>()
+    let net = text
+        .parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map(|net| net.trunc())
-        .map_err(|_| format!("{text:?} is not a network; write one like 192.0.2.0/24 or 2001:db8::/32"))
+        .map_err(|_| format!("{text:?} is not a network; write one like 192.0.2.0/24 or 2001:db8::/32"))?;
+    // Nobody who names an address means all of them.
+    if net.prefix_len() == 0 && !net.addr().is_unspecified() {
+        let (one, all) = (IpNet::from(net.addr()), net.trunc());
+        return Err(format!("{text:?} is every address; write {one} for this one, or {all} for all"));
+    }
+    Ok(net.trunc())
 }
 
 /// A comma-separated list, blanks around its parts ignored, empty parts dropped.
@@ -189,6 +195,21 @@ mod tests {
         }
         for text in ["", "healthz", "/a b", "/a\n", "/a\u{7f}", "/ä"] {
             assert!(probe_path(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_network_is_all_addresses_only_where_it_is_written_so() {
+        for (text, expected) in [
+            ("10.9.0.9", Some("10.9.0.9/32")),
+            ("10.9.0.9/8", Some("10.0.0.0/8")),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("::/0", Some("::/0")),
+            ("10.9.0.9/0", None),
+            ("2001:db8::1/0", None),
+            ("office", None),
+        ] {
+            assert_eq!(network(text).ok().map(|it| it.to_string()).as_deref(), expected, "{text}");
         }
     }
 

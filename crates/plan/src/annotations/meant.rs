@@ -46,7 +46,10 @@ const DENY: [&str; 12] = [
     "banned",
 ];
 /// Beside these, `allow` and `deny` are about clients; `cors-allow-origin` is not.
-const OF_ADDRESSES: [&str; 20] = [
+const OF_ADDRESSES: [&str; 23] = [
+    "azure",
+    "balancer",
+    "policy",
     "from",
     "ip",
     "ips",
@@ -83,6 +86,21 @@ const USERS: [&str; 9] = [
 const ASKS_ANOTHER: [&str; 5] = ["oauth", "oauth2", "oidc", "sso", "jwt"];
 const BY_ANOTHER: [&str; 7] = ["url", "uri", "forward", "external", "signin", "request", "forwardauth"];
 const BY_CERTIFICATE: [&str; 4] = ["tls", "mtls", "certificate", "cert"];
+/// In the prefixes of annotations for load balancers, proxies and Ingress controllers.
+const PROXIES: [&str; 10] = [
+    "ingress",
+    "nginx",
+    "haproxy",
+    "traefik",
+    "kubernetes.io",
+    "konghq.com",
+    "apisix",
+    "projectcontour.io",
+    "loadbalancer",
+    "metallb",
+];
+/// What people note, and no program reads.
+const NOTES: [&str; 7] = ["owner", "description", "team", "contact", "note", "comment", "managed-by"];
 /// Limits of other programs.
 const LIMITS: [&str; 6] =
     ["limit-rps", "limit-rpm", "limit-connections", "rate-limit", "ratelimit", "rate-limit-requests"];
@@ -114,7 +132,8 @@ impl AnnotationSuggestion {
 /// Whether an annotation has our prefix, and neither is known nor comes near one that is.
 pub fn is_unknown(key: &str) -> bool {
     let is_row = || rows().any(|row| row.names.contains(&key));
-    key.strip_prefix(OURS).is_some_and(|name| !is_row() && meant(name) == AnnotationSuggestion::default())
+    let is_meant = |name: &str| NOTES.contains(&name) || meant(name) != AnnotationSuggestion::default();
+    key.strip_prefix(OURS).is_some_and(|name| !is_row() && !is_meant(name))
 }
 
 /// By which annotation of another program, or of none, clients are kept out: `nginx.ingress.kubernetes.io/whitelist-source-range`,
@@ -136,7 +155,14 @@ pub fn protection_elsewhere(key: &str) -> Option<&'static str> {
     if LIMITS.contains(&name.as_str()) {
         return Some(CLIENT_RATE);
     }
-    by_words(&name).filter(|it| lets_clients_in(it)).map(|it| not_the_opposite(it, &name))
+    let domain = key.rsplit_once('/').map_or("", |(domain, _)| domain);
+    let is_of_proxy = PROXIES.iter().any(|it| domain.contains(it));
+    if is_of_proxy && (has(&["plugins"]) || has(&["plugin", "config"])) {
+        return Some("");
+    }
+    // Programs of other kinds have `auth` in their names, too.
+    let is_meant = |it: &&str| lets_clients_in(it) && (is_of_proxy || [SOURCE_RANGES, DENIED].contains(it));
+    by_words(&name).map(|it| not_the_opposite(it, &name)).filter(is_meant)
 }
 
 /// Of a name without its prefix, or of a field: `sourceRanges` is `source-ranges`.
@@ -314,6 +340,12 @@ mod tests {
             ("external-dns.alpha.kubernetes.io/access", None),
             ("kubectl.kubernetes.io/last-applied-configuration", None),
             ("cert-manager.io/cluster-issuer", None),
+            ("service.beta.kubernetes.io/azure-allowed-ip-ranges", Some(SOURCE_RANGES)),
+            ("projectcontour.io/ip-allow-policy", Some(SOURCE_RANGES)),
+            ("konghq.com/plugins", Some("")),
+            ("k8s.apisix.apache.org/plugin-config-name", Some("")),
+            ("checksum/auth-config", None),
+            ("vault.hashicorp.com/auth-path", None),
             ("team", None),
             ("seaway.dev/source-ranges", None),
         ] {
@@ -325,7 +357,7 @@ mod tests {
     fn a_name_of_ours_that_comes_near_none_is_unknown() {
         for (key, expected) in [
             ("seaway.dev/waf", true),
-            ("seaway.dev/team", true),
+            ("seaway.dev/team", false),
             ("seaway.dev/balanse", false),
             ("seaway.dev/balance", false),
             ("seaway.dev/only-from", false),
