@@ -45,7 +45,26 @@ impl fmt::Display for Doubt {
 
 /// Those of the text alone, which hold on every machine.
 pub(crate) fn of_text(root: &Node, settings: &Settings) -> Vec<Doubt> {
-    empty_values::doubts(root).into_iter().chain(trusting_everyone(settings)).collect()
+    empty_values::doubts(root)
+        .into_iter()
+        .chain(trusting_everyone(settings))
+        .chain(without_port_for_tls(settings))
+        .collect()
+}
+
+/// `port` is set to the usual one of TLS, and nothing says where TLS is served then.
+fn without_port_for_tls(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
+    let door = &settings.config.front_door;
+    let main = std::iter::once(("frontDoor.port", door));
+    let all = main.chain(door.entrances.values().map(|it| ("frontDoor.entrances", it)));
+    let same = all.filter(|(_, it)| it.port == it.tls.port && it.opens != OpenPolicy::Never);
+    same.map(|(key, it)| {
+        let message = format!(
+            "HTTP without TLS is served at port {}, which is also that of TLS: TLS is served nowhere",
+            it.port
+        );
+        Doubt::new(Reason::PortConflict, key, message).fix("Set `port` or `tls.port` to another port.")
+    })
 }
 
 /// Those of this machine as it is now. Certificates are not here: who plans reads them.

@@ -11,7 +11,7 @@ use super::doubts::Doubt;
 
 /// Keys whose default lets in nothing and nobody that a value would keep out: `*` is any item of a list, `**` all that is below. A key
 /// that is not listed here needs a value, and so does a new one.
-const HARMLESS: [&str; 48] = [
+const HARMLESS: [&str; 46] = [
     "manifests",
     "stateDir",
     "snapshot",
@@ -46,7 +46,6 @@ const HARMLESS: [&str; 48] = [
     "frontDoor.certificates",
     "frontDoor.acme",
     "frontDoor.acme.email",
-    "frontDoor.tls",
     "frontDoor.tls.port",
     "frontDoor.requestId",
     "frontDoor.traceparent",
@@ -54,7 +53,6 @@ const HARMLESS: [&str; 48] = [
     "frontDoor.via",
     "frontDoor.entrances",
     "frontDoor.entrances.*.port",
-    "frontDoor.entrances.*.tls",
     "frontDoor.entrances.*.tls.port",
     "frontDoor.entrances.*.certificates",
     "frontDoor.entrances.*.unmatched.**",

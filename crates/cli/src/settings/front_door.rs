@@ -52,7 +52,7 @@ pub(super) fn read(
     certificates::certificates(&section.take("certificates"), beside, &mut door.tls, pems);
     let tls = section.take("tls");
     certificates::tls(&tls, beside, &mut door.tls, pems, said);
-    one_port_each(&section.take("port"), &tls, door);
+    one_port_each(&tls, door);
     door.tls.acme = acme::acme(&section.take("acme"), beside);
     door.http.pages = pages(&section.take("pages"), beside);
     let http = &mut door.http;
@@ -86,20 +86,14 @@ pub(super) fn read(
     section.finish();
 }
 
-/// At one port nobody can tell requests in plaintext from TLS: only one of the two would be opened.
-fn one_port_each(port: &Field<'_>, tls: &Field<'_>, door: &FrontDoor) -> bool {
-    let is_same = door.port == door.tls.port;
+/// At one port nobody can tell requests in plaintext from TLS: only one of the two would be opened. Where only `port` is set to the
+/// usual one of TLS, that is a doubt.
+fn one_port_each(tls: &Field<'_>, door: &FrontDoor) -> bool {
+    let of_tls = tls.child("port");
+    let is_same = of_tls.is_set() && door.port == door.tls.port && door.opens != OpenPolicy::Never;
     if is_same {
-        let (of_tls, number) = (tls.child("port"), i64::from(door.port));
-        match of_tls.is_set() {
-            true => {
-                of_tls.invalid(number, "must be another port than `port`, where HTTP without TLS is served")
-            }
-            false => port.invalid(
-                number,
-                "must be another port than `tls.port`, where TLS is served: set one of them",
-            ),
-        }
+        let number = i64::from(door.port);
+        of_tls.invalid(number, "must be another port than `port`, where HTTP without TLS is served");
     }
     !is_same
 }
@@ -156,7 +150,7 @@ fn entrances(
         let tls = section.take("tls");
         // What it has of the front door is reported there.
         let has_own = port.is_set() || tls.child("port").is_set();
-        let has_ports = !has_own || one_port_each(&port, &tls, &own);
+        let has_ports = !has_own || one_port_each(&tls, &own);
         section.finish();
         let others = std::iter::once(&*door).chain(door.entrances.values());
         let ports = |it: &FrontDoor| [it.port, it.tls.port];
@@ -335,15 +329,10 @@ mod tests {
                 "frontDoor:\n  port: 8080\n  tls:\n    port: 8080\n",
                 "4 frontDoor.tls.port: Invalid value: 8080",
             ),
-            ("frontDoor:\n  port: 443\n", "2 frontDoor.port: Invalid value: 443"),
             ("frontDoor:\n  tls: {port: 80}\n", "2 frontDoor.tls.port: Invalid value: 80"),
             (
                 "frontDoor:\n  entrances:\n  - name: a\n    port: 81\n    tls:\n      port: 81\n",
                 "6 frontDoor.entrances[0].tls.port: Invalid value: 81",
-            ),
-            (
-                "frontDoor:\n  entrances:\n  - name: a\n    addresses: [127.0.0.1]\n    port: 443\n",
-                "5 frontDoor.entrances[0].port: Invalid value: 443",
             ),
         ] {
             let mistakes = parse(text, Path::new("")).expect_err("it is wrong");
@@ -351,6 +340,12 @@ mod tests {
             assert!(found.len() == 1 && found[0].starts_with(expected), "{text}: {found:?}");
             assert!(found[0].contains("must be another port than"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_front_door_that_never_opens_may_have_any_ports() {
+        let text = "frontDoor: {enabled: false, port: 443, tls: {port: 443}}\n";
+        assert_eq!(door(text, Path::new("")).port, 443);
     }
 
     #[test]

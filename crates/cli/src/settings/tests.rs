@@ -101,14 +101,15 @@ fn services_are_named_as_the_old_flag_did_or_by_a_map() {
 fn what_is_probably_not_meant_is_kept_for_the_log_with_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("seaway.yaml");
-    std::fs::write(&file, "log:\nfrontDoor:\n  trusted: ['::/0']\n").expect("written");
+    std::fs::write(&file, "log:\nfrontDoor:\n  trusted: ['::/0']\n  port: 443\n").expect("written");
     let settings = load(Some(&file)).expect("it is right");
     let at = |place: &str| format!("{}:{place}: ", file.display());
-    assert_eq!(settings.doubts.len(), 2, "{:?}", settings.doubts);
+    assert_eq!(settings.doubts.len(), 3, "{:?}", settings.doubts);
     assert!(
         settings.doubts[0].starts_with(&(at("1:1") + "log: this key has no value")),
         "{:?}",
         settings.doubts
     );
     assert!(settings.doubts[1].starts_with(&(at("3:3") + "frontDoor.trusted: ")), "{:?}", settings.doubts);
+    assert!(settings.doubts[2].starts_with(&(at("4:3") + "frontDoor.port: ")), "{:?}", settings.doubts);
 }

@@ -258,7 +258,10 @@ fn the_example_configuration_is_accepted_and_a_wrong_one_is_refused_with_its_lin
             "log: {level: verbose}\n",
             "seaway.yaml:1:7: log.level: Invalid value: \"verbose\": must be off, error",
         ),
-        ("frontDoor: {certificates: [{cert: none.pem, key: none.key}]}\n", "none.key: No such file"),
+        (
+            "frontDoor: {certificates: [{cert: none.pem, key: none.key}]}\n",
+            "none.key cannot be read: No such file",
+        ),
     ] {
         let wrong = run(&["config", "--check", path(&folder.config(text))]);
         assert_eq!(wrong.status.code(), Some(1), "{text}");

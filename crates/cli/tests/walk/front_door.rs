@@ -228,7 +228,7 @@ fn plan_check_and_explain_tell_who_is_there_and_who_came_too_late() {
         "The front door, at [::]:80 0.0.0.0:80:",
         "Service default/cart  default/cart:80  1        /cart /default/cart /cart:80 /default/cart:80 shop.example/",
         "Service two/web       two/web:80       1        /two/web /two/web:80\n",
-        "Service two/web does not get /web /web:80: Service one/web has it",
+        "Service two/web is not routed /web /web:80: Service one/web claimed it first",
     ] {
         assert!(table.contains(part), "{part} is missing:\n{table}");
     }

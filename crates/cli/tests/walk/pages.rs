@@ -81,7 +81,7 @@ fn manifests_and_configurations_of_the_pages_are_understood() {
         for spoken_of in SPOKEN_OF.iter().filter(|(page, _)| *page == name).flat_map(|(_, names)| *names) {
             let service = format!(
                 "apiVersion: v1\nkind: Service\nmetadata: {{name: {spoken_of}, annotations: {{seaway.dev/backends: \
-                 '192.0.2.1:80'}}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+                 '10.255.0.1:80'}}}}\nspec: {{ports: [{{port: 80}}]}}\n"
             );
             folder.write(&format!("{spoken_of}.yaml"), &service);
         }
@@ -89,7 +89,7 @@ fn manifests_and_configurations_of_the_pages_are_understood() {
             // A folder that serves nothing is a Problem; a page may be about pools alone.
             if !serves {
                 let served = "apiVersion: v1\nkind: Service\nmetadata: {name: served, annotations: {seaway.dev/backends: \
-                              '192.0.2.1:80'}}\nspec: {type: LoadBalancer, ports: [{port: 80}]}\n";
+                              '10.255.0.1:80'}}\nspec: {type: LoadBalancer, ports: [{port: 80}]}\n";
                 folder.write("served.yaml", served);
             }
             let (shown, config) = (folder.manifests(), dns.unwrap_or_default());
