@@ -2,7 +2,7 @@
 //! and each read once as long as its text stays the same.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
     sync::Arc,
 };
@@ -32,8 +32,8 @@ pub(crate) struct Document {
     pub(crate) ignored: Vec<(Option<ObjectRef>, ValidationError)>,
     /// Where something stands that does not say what it is.
     pub(crate) unnamed: Vec<Position>,
-    /// A route that was to protect, and that is not read.
-    pub(crate) unused_route: Option<UnusedRoute>,
+    /// Routes that were to protect, and cannot be used.
+    pub(crate) unused_routes: Vec<UnusedRoute>,
 }
 
 /// An object, and where it stands in a document.
@@ -114,8 +114,8 @@ impl Document {
         let broken = |at, message| {
             let fault = ValidationError { field: String::new(), at, message };
             let broken = vec![InvalidObject { reference: None, errors: vec![fault] }];
-            let unused_route = object::unused_route(text, &broken);
-            Document { broken, unused_route, ..Document::default() }
+            let unused_routes = object::unused_route_in_text(text, at).into_iter().collect();
+            Document { broken, unused_routes, ..Document::default() }
         };
         let roots = match tree::parse(text) {
             Ok(roots) => roots,
@@ -134,7 +134,11 @@ impl Document {
             if object::is_unnamed(node) {
                 document.unnamed.push(node.at);
             }
+            // Where people look for the mistake in an object that is not used; nothing, if it is used.
+            let mut places: BTreeMap<Position, Option<Position>> = BTreeMap::new();
             for object::ParsedObject { item, at, result, ignored } in object::read(node) {
+                let mistakes = result.as_ref().err().map(|it| it.errors.iter().map(|it| it.at).min());
+                places.insert(at, mistakes.map(|it| it.unwrap_or(at)));
                 match result {
                     Ok(object) => {
                         let of = |fault| (Some(object.reference.clone()), fault);
@@ -150,12 +154,13 @@ impl Document {
                     Err(broken) => document.broken.push(broken),
                 }
             }
+            let unused = object::objects(node).into_iter().filter_map(|it| {
+                let place = places.get(&it.at).copied().unwrap_or(Some(it.at))?;
+                object::unused_route(it, place)
+            });
+            document.unused_routes.extend(unused);
         }
         document.found.shrink_to_fit();
-        document.unused_route = match roots.iter().any(object::is_unserved_route) {
-            true => object::protecting(text),
-            false => object::unused_route(text, &document.broken),
-        };
         document
     }
 }

@@ -30,6 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use seaway_manifests::object::UnusedRoute;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 pub use self::once::read_folder;
@@ -106,6 +107,8 @@ struct File {
     kept: BTreeMap<ObjectRef, Arc<LocatedObject>>,
     /// Why it cannot be read.
     trouble: Option<Trouble>,
+    /// What may have been to protect in a text that cannot be read.
+    unread_route: Option<UnusedRoute>,
     problems: BTreeMap<ObjectRef, Vec<Problem>>,
 }
 
@@ -314,7 +317,9 @@ impl Folder {
                 if content::is_transient(&error) {
                     self.read_again = Some(later);
                 }
-                self.without(name, problems::unreadable(&error))
+                let mut file = self.without(name, problems::unreadable(&error));
+                file.unread_route = content::read_lossy(&self.dir.join(&**name), &error);
+                file
             }
         };
         self.update(name, Some(file), touched);

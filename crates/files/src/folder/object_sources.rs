@@ -48,16 +48,19 @@ pub(crate) struct ObjectSource {
 }
 
 impl ObjectSource {
-    /// What is written wins over what is kept, unless it closes the object for a mistake: then it is only served where nothing
-    /// that protects is kept.
-    fn precedence(&self) -> (u8, bool) {
-        let written = match (self.kept, self.found.object.is_closed()) {
-            (false, false) => 0,
-            (true, _) => 1,
-            (false, true) => 2,
+    /// Of several descriptions of an object, no client is let in by one that lacks what another says. Else what is written wins over
+    /// what is kept.
+    fn precedence(&self) -> (u8, usize) {
+        let protections = self.found.object.protections();
+        let rank = match (self.kept, protections) {
+            (false, 1..) => 0,
+            (true, 1..) => 1,
+            (false, 0) if self.found.object.is_closed() => 2,
+            (false, 0) => 3,
+            (true, 0) => 4,
         };
-        // Of two that are written, no client is let in by the one that lacks what the other says.
-        (written, !self.found.object.is_protected())
+        // Of two, the one that says more of who may connect.
+        (rank, usize::MAX.saturating_sub(protections))
     }
 
     fn is(&self, other: &ObjectSource) -> bool {

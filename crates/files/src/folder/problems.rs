@@ -169,7 +169,7 @@ impl Folder {
         let mut problems: Vec<Problem> = told.flatten().cloned().collect();
         let served = self.claims.served(reference);
         for problem in problems.iter_mut().filter(|problem| problem.reason == Reason::Invalid) {
-            if served.is_some() {
+            if served.is_some_and(|it| it.kept) {
                 add(
                     &mut problem.fix,
                     "The last good state of the object stays in use until this is corrected.",

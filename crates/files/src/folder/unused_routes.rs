@@ -1,18 +1,20 @@
 //! Services that a route was to protect which cannot be used: it is broken, of a kind that is not served, or leads to no Service of
 //! the name that it says. The front door does not serve such a Service by its own name, where nothing would protect it.
+//!
+//! What follows from a folder does not depend on what it was before: after a restart it is the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use seaway_manifests::{decode::nearest, object::UnusedRoute};
-use seaway_model::{Fact, Kind, Name, ObjectRef, load_balancer::Action};
-use seaway_plan::{ServiceKey, guarded_references};
+use seaway_manifests::object::UnusedRoute;
+use seaway_model::{Fact, Kind, Name, ObjectRef, fact::HttpRoute, load_balancer::Action};
+use seaway_plan::{ServiceKey, guarded_references, spelling::distance};
 
 use super::{File, object_sources::ObjectSources};
 
 #[derive(Default)]
 pub(super) struct UnusedRoutes {
-    /// Of each file: where they stand, and the names in them.
-    by_file: BTreeMap<Name, Vec<(Name, UnusedRoute)>>,
+    /// Of each file: where they stand, and the Services that they name.
+    by_file: BTreeMap<Name, Vec<(Name, BTreeSet<ServiceKey>)>>,
     /// The Services that each route names, of routes that protect.
     guarded: BTreeMap<ObjectRef, BTreeSet<ServiceKey>>,
     is_changed: bool,
@@ -21,7 +23,7 @@ pub(super) struct UnusedRoutes {
 impl UnusedRoutes {
     /// Takes down those of a file, which is shown to people by another name.
     pub(super) fn set_file(&mut self, name: &Name, shown: &Name, file: Option<&File>) {
-        let now: Vec<(Name, UnusedRoute)> = file.map(|file| of_file(shown, file)).unwrap_or_default();
+        let now = file.map(|file| of_file(shown, file)).unwrap_or_default();
         let before = match now.is_empty() {
             true => self.by_file.remove(name),
             false => self.by_file.insert(name.clone(), now.clone()),
@@ -50,12 +52,8 @@ impl UnusedRoutes {
     }
 
     fn set_route(&mut self, reference: &ObjectRef, sources: &ObjectSources) {
-        let facts = sources.served(reference).map(|it| it.found.object.facts.as_slice()).unwrap_or_default();
-        let named = facts.iter().flat_map(|fact| match fact {
-            Fact::HttpRoute(route) => guarded_references(route),
-            _ => BTreeSet::new(),
-        });
-        let named: BTreeSet<ServiceKey> = named.collect();
+        let route = sources.served(reference).map(|it| routes(&it.found.object.facts));
+        let named: BTreeSet<ServiceKey> = route.into_iter().flatten().flat_map(guarded_references).collect();
         match named.is_empty() {
             true => self.guarded.remove(reference),
             false => self.guarded.insert(reference.clone(), named),
@@ -67,22 +65,19 @@ impl UnusedRoutes {
         sources: &ObjectSources,
         place: impl Fn(&ObjectRef) -> Name,
     ) -> BTreeMap<ObjectRef, Name> {
-        let is_led_to = |route: &ObjectRef, to: &ServiceKey| {
-            // To another namespace, a route does not lead without a grant.
-            to.namespace == route.namespace && sources.served(&to.object()).is_some()
-        };
-        let named = self.guarded.iter().flat_map(|(route, all)| all.iter().map(move |to| (route, to)));
-        let unled: Vec<(&ObjectRef, &ServiceKey)> =
-            named.filter(|(route, to)| !is_led_to(route, to)).collect();
-        if unled.is_empty() && self.by_file.is_empty() {
-            return BTreeMap::new();
+        let is_there = |it: &ServiceKey| sources.served(&it.object()).is_some();
+        let named = self.by_file.values().flatten();
+        let named = named.flat_map(|(place, all)| all.iter().map(move |it| (it, place)));
+        let mut found: BTreeMap<ObjectRef, Name> =
+            named.filter(|it| is_there(it.0)).map(|(it, place)| (it.object(), place.clone())).collect();
+        // To another namespace, a route does not lead without a grant.
+        let leads = |route: &ObjectRef, to: &ServiceKey| to.namespace == route.namespace && is_there(to);
+        let all = self.guarded.iter().flat_map(|(route, all)| all.iter().map(move |to| (route, to)));
+        let mut unled = all.filter(|(route, to)| !leads(route, to)).peekable();
+        if unled.peek().is_none() {
+            return found;
         }
         let services = Services::of(sources);
-        let mut found = BTreeMap::new();
-        for (place, route) in self.by_file.values().flatten() {
-            let all = route.names.iter().flat_map(|name| services.called(name));
-            found.extend(all.map(|service| (service.clone(), place.clone())));
-        }
         for (route, to) in unled {
             found.extend(services.meant(route, to).map(|service| (service.clone(), place(route))));
         }
@@ -90,72 +85,79 @@ impl UnusedRoutes {
     }
 }
 
+fn routes(facts: &[Fact]) -> impl Iterator<Item = &HttpRoute> {
+    facts.iter().filter_map(|fact| match fact {
+        Fact::HttpRoute(route) => Some(&**route),
+        _ => None,
+    })
+}
+
 /// The Services of a folder, and those among them that routes lead to.
 struct Services<'s> {
+    by_namespace: BTreeMap<&'s str, Vec<&'s ObjectRef>>,
     by_name: BTreeMap<&'s str, Vec<&'s ObjectRef>>,
-    routed: BTreeSet<ObjectRef>,
+    routed: HashSet<ObjectRef>,
 }
 
 impl<'s> Services<'s> {
     fn of(sources: &'s ObjectSources) -> Services<'s> {
-        let mut by_name: BTreeMap<&str, Vec<&ObjectRef>> = BTreeMap::new();
+        let (mut by_namespace, mut by_name) = (BTreeMap::new(), BTreeMap::new());
         for service in sources.references(Kind::Service) {
-            by_name.entry(&service.name).or_default().push(service);
+            by_namespace.entry(service.namespace.as_str()).or_insert_with(Vec::new).push(service);
+            by_name.entry(service.name.as_str()).or_insert_with(Vec::new).push(service);
         }
-        let routes = sources.references(Kind::HTTPRoute).filter_map(|it| sources.served(it));
-        let facts = routes.flat_map(|it| &it.found.object.facts);
-        let rules = facts.flat_map(|fact| match fact {
-            Fact::HttpRoute(route) => route.rules.as_slice(),
-            _ => &[],
-        });
+        let all = sources.references(Kind::HTTPRoute).filter_map(|it| sources.served(it));
+        let rules = all.flat_map(|it| routes(&it.found.object.facts)).flat_map(|it| &it.rules);
         let routed = rules.flat_map(|rule| match &rule.action {
             Action::Forward(backends) => backends.as_slice(),
             Action::Redirect(_) | Action::Respond { .. } => &[],
         });
-        let routed = routed
-            .map(|(to, _)| ServiceKey::new(to.namespace.clone(), to.service.clone()).object())
-            .collect();
-        Services { by_name, routed }
+        let object = |to: &Name, service: &Name| ServiceKey::new(to.clone(), service.clone()).object();
+        let routed = routed.map(|(to, _)| object(&to.namespace, &to.service)).collect();
+        Services { by_namespace, by_name, routed }
     }
 
-    fn called(&self, name: &str) -> impl Iterator<Item = &'s ObjectRef> {
-        self.by_name.get(name).into_iter().flatten().copied()
-    }
-
-    /// The Services that a route may have been to lead to, which says that it leads to one to which it does not.
+    /// The Services that a route may have been to lead to, which says that it leads to one to which it does not. Those that have
+    /// routes of their own are not among them, but for the one that it names.
     fn meant(&self, route: &ObjectRef, to: &ServiceKey) -> impl Iterator<Item = &'s ObjectRef> {
-        let beside: Vec<&str> = self
-            .by_name
-            .iter()
-            .filter(|(_, all)| all.iter().any(|it| it.namespace == route.namespace))
-            .map(|(name, _)| *name)
-            .collect();
-        // `web-2` is no slip of the pen for `web-1`, nor is what other routes lead to.
-        let letters = |it: &str| it.chars().filter(|it| !it.is_ascii_digit()).collect::<String>();
-        let slip = nearest(&to.name, &beside).filter(|it| letters(it) != letters(&to.name));
-        let slip = slip.into_iter().flat_map(|it| self.called(it));
-        let slip = slip.filter(|it| it.namespace == route.namespace && !self.routed.contains(*it));
+        let beside = self.by_namespace.get(route.namespace.as_str()).map_or(&[][..], Vec::as_slice);
+        let slips = beside.iter().copied().filter(|it| is_slip(&it.name, &to.name));
         // A route that stands in the wrong namespace has no Service beside it.
         let is_misplaced = beside.is_empty();
-        let elsewhere = self.called(&to.name).filter(|it| is_misplaced || it.namespace == to.namespace);
-        slip.chain(elsewhere).collect::<Vec<_>>().into_iter()
+        let called = self.by_name.get(to.name.as_str()).map_or(&[][..], Vec::as_slice);
+        let elsewhere = called.iter().copied().filter(move |_| is_misplaced);
+        let unrouted = slips.chain(elsewhere).filter(|it| !self.routed.contains(*it));
+        let named = called.iter().copied().filter(|it| it.namespace == to.namespace);
+        unrouted.chain(named).collect::<Vec<_>>().into_iter()
     }
 }
 
-/// Those of a file that no last good state stands in for.
-fn of_file(shown: &Name, file: &File) -> Vec<(Name, UnusedRoute)> {
-    let is_kept = |reference: Option<&ObjectRef>| match reference {
-        Some(reference) => file.kept.contains_key(reference),
-        None => file.kept.keys().any(|it| it.kind == Kind::HTTPRoute),
+/// Whether one letter is wrong, missing, or beside its place: `admn` for `admin`. `web-2` is no slip of the pen for `web-1`.
+fn is_slip(name: &str, written: &str) -> bool {
+    let letters = |it: &str| it.chars().filter(|it| !it.is_ascii_digit()).collect::<String>();
+    name.len().abs_diff(written.len()) <= 1
+        && letters(name) != letters(written)
+        && distance(name, written) == 1
+}
+
+/// Those of a file, without what a last good state in it protects.
+fn of_file(shown: &Name, file: &File) -> Vec<(Name, BTreeSet<ServiceKey>)> {
+    let of_document = |placed: &super::FileDocument| {
+        let of_line = |it: &UnusedRoute| {
+            let line = placed.line.saturating_add(it.at.line);
+            (Name::from(format!("{shown}:{line}")), it.services.clone())
+        };
+        placed.document.unused_routes.iter().map(of_line).collect::<Vec<_>>()
     };
-    let unused = file.documents.iter().filter_map(|placed| {
-        let (document, before) = (&placed.document, placed.line);
-        let route = document.unused_route.as_ref()?;
-        let stands_in =
-            !document.broken.is_empty() && document.broken.iter().all(|it| is_kept(it.reference.as_ref()));
-        let first = document.broken.iter().flat_map(|it| &it.errors).map(|it| it.at.line).min();
-        let line = before.saturating_add(first.unwrap_or(1));
-        (!stands_in).then(|| (format!("{shown}:{line}").into(), route.clone()))
-    });
-    unused.collect()
+    let unread = file.unread_route.iter().map(|it| (shown.clone(), it.services.clone()));
+    let mut all: Vec<_> = file.documents.iter().flat_map(of_document).chain(unread).collect();
+    if !all.is_empty() {
+        let kept = file.kept.values().flat_map(|it| routes(&it.object.facts));
+        let guarded: BTreeSet<ServiceKey> = kept.flat_map(guarded_references).collect();
+        for (_, services) in &mut all {
+            services.retain(|it| !guarded.contains(it));
+        }
+        all.retain(|(_, services)| !services.is_empty());
+    }
+    all
 }

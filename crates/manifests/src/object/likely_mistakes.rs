@@ -111,13 +111,21 @@ impl Object {
 
     /// Whether it has something that protects it, and is not closed.
     pub fn is_protected(&self) -> bool {
-        let says = |it: &Meta| it.annotations.keys().any(|key| protects(key));
-        let is_said = |fact: &Fact| match fact {
-            Fact::Service(it) => !it.source_ranges.is_empty() || says(&it.meta),
-            Fact::HttpRoute(it) => says(&it.meta),
-            _ => false,
+        self.protections() > 0
+    }
+
+    /// How many settings protect it; none, if it is closed.
+    pub fn protections(&self) -> usize {
+        if self.is_closed() {
+            return 0;
+        }
+        let said = |it: &Meta| it.annotations.keys().filter(|key| protects(key)).count();
+        let of_fact = |fact: &Fact| match fact {
+            Fact::Service(it) => said(&it.meta).saturating_add(usize::from(!it.source_ranges.is_empty())),
+            Fact::HttpRoute(it) => said(&it.meta),
+            _ => 0,
         };
-        !self.is_closed() && self.facts.iter().any(is_said)
+        self.facts.iter().map(of_fact).sum()
     }
 }
 
@@ -164,7 +172,7 @@ fn hint(ours: &str) -> String {
 }
 
 /// Whether an annotation of another program asks for something.
-fn is_set(it: &Entry) -> bool {
+pub(super) fn is_set(it: &Entry) -> bool {
     let is_off = |text: &str| ["", "false", "off", "no", "none"].contains(&text.trim());
     !matches!(&it.value.value, Value::Text(text) if is_off(text))
 }

@@ -1,93 +1,172 @@
-//! Documents that cannot be used and were probably routes that protect. The names in such a document are all that is known of
-//! the Services that it was to protect, so that none of those is opened by its own name in the meantime.
+//! Routes that protect and cannot be used: broken ones, and those of kinds that are not served. The Services that such a route names
+//! are not opened by their own names in the meantime.
 
 use std::collections::BTreeSet;
 
-use seaway_model::{Kind, Name};
-use seaway_plan::annotations::{lets_clients_in, protection_elsewhere};
+use seaway_plan::{
+    ServiceKey,
+    annotations::{TLS, is_unknown, lets_clients_in, protection_elsewhere, protects},
+    spelling::distance,
+};
 
-use super::{InvalidObject, NOT_SERVED, group, misplaced, word};
-use crate::tree::Node;
+use super::{likely_mistakes::is_set, misplaced, word};
+use crate::tree::{Entry, Node, Position, Value};
 
-/// In small letters: what only routes have in them.
-const OF_ROUTES: [&str; 3] = ["httprout", "backendref", "parentref"];
-
-/// What a document that cannot be used may have been, as its text says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The Services that a route was to protect.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusedRoute {
-    /// Each word that may be the name of a Service.
-    pub names: BTreeSet<Name>,
+    pub at: Position,
+    pub services: BTreeSet<ServiceKey>,
 }
 
-/// Whether a kind is a route that people expect to be served, and that is not.
-pub fn is_unserved_route(root: &Node) -> bool {
-    let (Some(version), Some(kind)) = (word(root, "apiVersion"), word(root, "kind")) else { return false };
-    let is_route = kind == "Ingress" || kind.ends_with("Route");
-    is_route && NOT_SERVED.iter().any(|(of, name, _)| *of == group(version) && *name == kind)
-}
+/// What only routes have.
+const OF_ROUTES: [&str; 2] = ["backendRefs", "parentRefs"];
+/// Below these, a name is that of a Service.
+const TO_SERVICES: [&str; 6] =
+    ["backendRefs", "backendRef", "backend", "defaultBackend", "service", "services"];
+/// Fields of routes whose words say something else elsewhere.
+const OF_CORS: [&str; 4] = ["allowCredentials", "allowHeaders", "allowMethods", "allowOrigins"];
 
-/// The route that a broken document may have been, if it was to protect.
-pub fn unused_route(text: &str, broken: &[InvalidObject]) -> Option<UnusedRoute> {
-    let is_route = |it: &InvalidObject| match &it.reference {
-        Some(reference) => reference.kind == Kind::HTTPRoute,
-        None => {
-            let small = text.to_ascii_lowercase();
-            OF_ROUTES.iter().any(|it| small.contains(it))
-        }
+/// The objects of a document: those of lists, too.
+pub fn objects(root: &Node) -> Vec<&Node> {
+    let items = match &root.value {
+        Value::List(items) => Some(items),
+        _ => match root.child("items").map(|it| &it.value) {
+            Some(Value::List(items)) if word(root, "kind").is_some_and(|it| it.ends_with("List")) => {
+                Some(items)
+            }
+            _ => None,
+        },
     };
-    broken.iter().any(is_route).then(|| protecting(text)).flatten()
+    items.map_or_else(|| vec![root], |items| items.iter().collect())
 }
 
-/// The names in a text, if it was to protect.
-pub fn protecting(text: &str) -> Option<UnusedRoute> {
-    let lines = || text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    // Few of them differ, however long the document is.
-    let keys: BTreeSet<&str> = lines().flat_map(keys).collect();
-    if !keys.into_iter().any(protects) {
+/// The route that an object is, which is not used, if it was to protect. `at`: where people look for the mistake.
+pub fn unused_route(object: &Node, at: Position) -> Option<UnusedRoute> {
+    if !is_route(object) || !is_protecting(object) {
         return None;
     }
-    let words = lines().flat_map(|line| line.split(|it: char| !is_of_name(it)));
-    let names = words.filter(|it| !it.is_empty() && !it.starts_with('-') && !it.ends_with('-'));
-    Some(UnusedRoute { names: names.map(Name::from).collect() })
+    let metadata = object.child("metadata");
+    let own = metadata.and_then(|it| word(it, "namespace")).unwrap_or(DEFAULT);
+    let mut services = BTreeSet::new();
+    find_services(object, own, false, &mut services);
+    Some(UnusedRoute { at, services })
 }
 
-/// What stands before colons in a line, whether the line is YAML or nearly is.
-fn keys(line: &str) -> impl Iterator<Item = &str> {
-    let parts = line.split(':');
-    parts.filter_map(|before| {
-        let before = before.trim_end().trim_end_matches(['"', '\'']);
-        before.rsplit(|it: char| !(it.is_ascii_alphanumeric() || "./_-".contains(it))).next()
+const DEFAULT: &str = "default";
+
+fn is_route(object: &Node) -> bool {
+    let kind = word(object, "kind").unwrap_or_default().to_ascii_lowercase();
+    kind.ends_with("route")
+        || kind == "ingress"
+        || distance(&kind, "httproute") <= 2
+        || any_entry(object, &|it| OF_ROUTES.contains(&it.key.as_str()))
+}
+
+fn is_protecting(object: &Node) -> bool {
+    let metadata = object.child("metadata").map(Node::entries).unwrap_or_default();
+    let below =
+        |key: &'static str| metadata.iter().filter(move |it| it.key == key).flat_map(|it| it.value.entries());
+    let spec = object.child("spec").map(Node::entries).unwrap_or_default();
+    let is_misplaced = |it: &Entry| {
+        let option = misplaced::option_of(&it.key, true).filter(|option| *option != TLS);
+        option.is_some() && !OF_CORS.contains(&it.key.as_str())
+    };
+    below("annotations").any(|it| is_set(it) && is_protection(&it.key))
+        || below("labels").any(|it| protects(&it.key))
+        || object.entries().iter().chain(metadata).chain(spec).any(is_misplaced)
+        // `annotation`, `annotations` below spec or at the top, and middlewares, wherever they stand.
+        || any_entry(object, &|it| it.key == "middlewares" || it.key.contains('/') && is_set(it) && is_protection(&it.key))
+}
+
+/// Whether an annotation protects: ours, nearly ours, one of ours that there is not, or that of another program.
+fn is_protection(key: &str) -> bool {
+    protects(key)
+        || lets_clients_in(key)
+        || is_unknown(key)
+        || misplaced::option_of(key, false).is_some()
+        || protection_elsewhere(key).is_some()
+}
+
+fn any_entry(node: &Node, is_it: &impl Fn(&Entry) -> bool) -> bool {
+    match &node.value {
+        Value::Map(entries) => entries.iter().any(|it| is_it(it) || any_entry(&it.value, is_it)),
+        Value::List(items) => items.iter().any(|it| any_entry(it, is_it)),
+        _ => false,
+    }
+}
+
+fn find_services(node: &Node, own: &str, is_service: bool, found: &mut BTreeSet<ServiceKey>) {
+    match &node.value {
+        Value::Map(entries) => {
+            let namespace = word(node, "namespace").unwrap_or(own);
+            let name = ["name", "serviceName"].into_iter().find_map(|key| word(node, key));
+            if let Some(name) = name.filter(|_| is_service) {
+                found.insert(ServiceKey::new(namespace, name));
+            }
+            for it in entries {
+                let is_port = it.key == "port";
+                let leads = (is_service && !is_port) || TO_SERVICES.contains(&it.key.as_str());
+                find_services(&it.value, own, leads, found);
+            }
+        }
+        Value::List(items) => items.iter().for_each(|it| find_services(it, own, is_service, found)),
+        _ => {}
+    }
+}
+
+/// The same of a text that is no YAML: what stands in its lines is all that is known.
+pub fn unused_route_in_text(text: &str, at: Position) -> Option<UnusedRoute> {
+    let lines = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+    let keys: BTreeSet<&str> = lines().flat_map(|line| pairs(line).map(|(key, _)| key)).collect();
+    let small = text.to_ascii_lowercase();
+    let is_route = keys.iter().any(|it| OF_ROUTES.contains(it)) || small.contains("httproute");
+    let is_ours = |key: &&&str| key.contains(['/', '.']) && is_protection(key);
+    let is_plain = |key: &&&str| {
+        let option = misplaced::option_of(key, true).filter(|option| *option != TLS);
+        option.is_some() && !OF_CORS.contains(key)
+    };
+    let protects = keys.iter().any(|it| is_ours(&it) || is_plain(&it));
+    if !is_route || !protects {
+        return None;
+    }
+    let values = |key: &'static str| {
+        lines().flat_map(pairs).filter(move |it| it.0 == key && !it.1.is_empty()).map(|it| it.1)
+    };
+    let mut namespaces: BTreeSet<&str> = values("namespace").collect();
+    if namespaces.is_empty() {
+        namespaces.insert(DEFAULT);
+    }
+    let of = |name: &str| namespaces.iter().map(|it| ServiceKey::new(*it, name)).collect::<Vec<_>>();
+    Some(UnusedRoute { at, services: values("name").flat_map(of).collect() })
+}
+
+/// Keys and plain values in a line, in whichever style of YAML.
+fn pairs(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let is_of_key = |it: char| it.is_ascii_alphanumeric() || "./_-".contains(it);
+    line.match_indices(':').filter_map(move |(at, _)| {
+        let (before, after) = line.split_at_checked(at)?;
+        let key = before.trim_end().trim_end_matches(['"', '\'']);
+        let key = key.rsplit(|it: char| !is_of_key(it)).next()?;
+        let value = after.get(1..)?.trim_start().trim_start_matches(['"', '\'']);
+        let value = value.split(|it: char| !(it.is_ascii_alphanumeric() || it == '-' || it == '.')).next()?;
+        Some((key, value))
     })
-}
-
-fn protects(key: &str) -> bool {
-    let ours = misplaced::option_of(key, true);
-    ours.is_some() || lets_clients_in(key) || protection_elsewhere(key).is_some()
-}
-
-fn is_of_name(it: char) -> bool {
-    it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-'
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{object, tree};
+    use crate::tree;
 
-    fn names_of(text: &str) -> Option<BTreeSet<Name>> {
-        let broken = match tree::parse(text) {
-            Err(error) => {
-                let fault = crate::decode::ValidationError {
-                    field: String::new(),
-                    at: error.at,
-                    message: error.message,
-                };
-                vec![InvalidObject { reference: None, errors: vec![fault] }]
-            }
-            Ok(roots) if roots.iter().any(is_unserved_route) => return protecting(text).map(|it| it.names),
-            Ok(roots) => roots.iter().flat_map(object::read).filter_map(|it| it.result.err()).collect(),
+    /// `default/back-office`.
+    fn services_of(text: &str) -> Option<Vec<String>> {
+        let found = match tree::parse(text) {
+            Err(error) => unused_route_in_text(text, error.at),
+            Ok(roots) => roots.iter().flat_map(objects).find_map(|it| unused_route(it, it.at)),
         };
-        unused_route(text, &broken).map(|it| it.names)
+        let shown = |it: ServiceKey| format!("{}/{}", it.namespace, it.name);
+        found.map(|it| it.services.into_iter().map(shown).collect())
     }
 
     fn route(annotation: &str, spec: &str) -> String {
@@ -97,36 +176,70 @@ mod tests {
         )
     }
 
+    fn ingress(annotation: &str, backend: &str) -> String {
+        format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: api\n  annotations: {{{annotation}}}\nspec:\n  \
+             tls: [{{hosts: [shop.example], secretName: nginx}}]\n  rules: [{{host: shop.example, http: {{paths: [{{path: /, backend: \
+             {backend}}}]}}}}]\n"
+        )
+    }
+
+    const BACKEND: &str = "{service: {name: back-office, port: {name: http}}}";
+
     #[test]
-    fn a_route_that_protects_and_cannot_be_used_names_its_services() {
+    fn a_route_that_protects_names_its_services_and_nothing_else() {
         let ranges = "seaway.dev/source-ranges: 10.0.0.0/8";
-        let typo = route(ranges, "hostname: admin.example");
+        let hosts = "hostnames: [admin.example]";
+        let auth = "nginx.ingress.kubernetes.io/auth-type: basic";
+        let list = |text: String| {
+            let item = text.replace('\n', "\n  ");
+            format!("apiVersion: v1\nkind: List\nitems:\n- {}\n", item.trim_end())
+        };
         for text in [
-            typo.clone(),
-            route(ranges, "hostnames: [admin.example]").replace("/v1", "/v1beta1"),
-            route(ranges, "hostnames: [admin.example]").replace("HTTPRoute", "HttpRoute"),
-            route(ranges, "hostnames: [admin.example]").replace("  rules", "\trules"),
+            route(ranges, "hostname: admin.example"),
+            route(ranges, hosts).replace("/v1", "/v1beta1"),
+            route(ranges, hosts).replace("HTTPRoute", "HttpRoute"),
+            route(ranges, hosts).replace("HTTPRoute", "HTTPRout"),
+            route(ranges, hosts).replace("kind: HTTPRoute\n", ""),
             route("team: a", "sourceRanges: [10.0.0.0/8]"),
-            route("seaway.io/basic-auth: users", "hostnames: [admin.example]"),
-            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: a\n  annotations:\n    \
-             nginx.ingress.kubernetes.io/auth-type: basic\nspec: {defaultBackend: {service: {name: back-office, port: {number: 80}}}}\n"
-                .to_owned(),
+            route("seaway.io/basic-auth: users", hosts),
+            route("seaway.dev/waf: strict", hosts),
+            ingress(auth, BACKEND),
+            ingress(auth, "{serviceName: back-office, servicePort: 80}"),
+            ingress(auth, BACKEND).replace("kind: Ingress", "kind: ingress"),
+            list(ingress(auth, BACKEND)),
+            format!("- {}", ingress(auth, BACKEND).replace('\n', "\n  ")),
         ] {
-            let names = names_of(&text).unwrap_or_else(|| panic!("{text}"));
-            assert!(names.contains(&Name::from("back-office")), "{names:?}");
+            assert_eq!(services_of(&text), Some(vec!["default/back-office".to_owned()]), "{text}");
         }
+        let elsewhere = route(ranges, hosts).replace("name: admin", "name: admin\n  namespace: staff");
+        assert_eq!(services_of(&elsewhere), Some(vec!["staff/back-office".to_owned()]));
+        // Of what is no YAML, all names are taken.
         for text in [
-            // It protects nothing.
+            route(ranges, hosts).replace("  rules", "\trules"),
+            route("\"seaway.dev/source-ranges\": \"10.0.0.0/8", hosts),
+        ] {
+            let expected = vec!["default/admin".to_owned(), "default/back-office".to_owned()];
+            assert_eq!(services_of(&text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_protects_nothing_or_is_no_route_names_no_service() {
+        let typo = route("seaway.dev/source-ranges: 10.0.0.0/8", "hostname: admin.example");
+        for text in [
             route("team: a", "hostname: admin.example"),
             typo.replace("    seaway.dev", "    # seaway.dev"),
-            // It is used.
-            route(ranges, "hostnames: [admin.example]"),
-            // It is no route.
+            typo.replace("    seaway.dev", "    # seaway.dev").replace("  rules", "\trules"),
+            route("team: a", "filters: [{cors: {allowCredentials: true}}]\n\tx: y"),
+            route("team: a", "tls: [shop]"),
+            ingress("team: a", BACKEND),
+            ingress("nginx.ingress.kubernetes.io/auth-type: none", BACKEND),
             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 0}], loadBalancerSourceRanges: [10.0.0.0/8]}\n"
                 .to_owned(),
             "a: [\nsource-ranges: 10.0.0.0/8\n".to_owned(),
         ] {
-            assert_eq!(names_of(&text), None, "{text}");
+            assert_eq!(services_of(&text), None, "{text}");
         }
     }
 }

@@ -26,7 +26,7 @@ fn a_service_that_a_broken_route_was_to_protect_is_not_open_by_its_name_from_the
         ("an unknown field", good.replace("hostnames: [admin.example]", "hostname: admin.example"), 8),
         ("another version", good.replace("/v1\n", "/v1beta1\n"), 1),
         ("another group", good.replace("gateway.networking.k8s.io", "networking.k8s.io"), 1),
-        ("another kind", good.replace("HTTPRoute", "HttpRoute"), 2),
+        ("another kind", good.replace("HTTPRoute", "HttpRoute"), 1),
         ("a tab", good.replace("  rules", "\trules"), 9),
         ("a misspelt backend", good.replace("name: admin,", "name: admn,"), 1),
         ("another namespace", good.replace("name: staff", "name: staff\n  namespace: stff"), 1),
@@ -80,12 +80,95 @@ fn what_protects_nothing_or_is_no_slip_of_the_pen_closes_no_service() {
     }
 }
 
+/// Nothing is open after an edit that would not be after a restart with the same files, and the other way round.
+fn is_closed_in_both(scene: &mut Scene, name: &str, edited: &[(&str, &str)], expected: bool) {
+    for (file, text) in edited {
+        scene.write(file, text);
+    }
+    scene.until("it is closed, or not", |world| unused_route(world, name).is_some() == expected);
+    let files: Vec<(String, String)> = std::fs::read_dir(&scene.dir)
+        .expect("a folder")
+        .map(|it| it.expect("a file"))
+        .map(|it| {
+            let text = std::fs::read_to_string(it.path()).expect("a text");
+            (it.file_name().into_string().expect("a name"), text)
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(unused_route(&Scene::with(&files).world, name).is_some(), expected);
+}
+
+#[test]
+fn what_is_kept_of_another_route_in_the_file_opens_nothing() {
+    let public = route("public", "rules: [{backendRefs: [{name: shop, port: 80}]}]")
+        .replace("  annotations:\n    seaway.dev/source-ranges: 10.0.0.0/8\n", "");
+    let staff = route("staff", &to("admin")).replace("  rules", "\trules");
+    let both = format!("{public}---\n{staff}");
+    let files =
+        [("a.yaml", both.as_str()), ("b.yaml", &service("admin", 80)), ("c.yaml", &service("shop", 80))];
+    let mut scene = Scene::with(&files);
+    assert!(unused_route(&scene.world, "admin").is_some());
+    is_closed_in_both(&mut scene, "admin", &[("a.yaml", &staff)], true);
+    // Protection that comes with a mistake closes at once, though the route was there, and open.
+    let open = route("staff", &to("admin")).replace("seaway.dev/source-ranges: 10.0.0.0/8", "team: a");
+    let mut scene = Scene::with(&[("a.yaml", &open), ("b.yaml", &service("admin", 80))]);
+    assert_eq!(unused_route(&scene.world, "admin"), None);
+    let typo = route("staff", &to("admin")).replace("hostnames: [admin.example]", "hostname: admin.example");
+    is_closed_in_both(&mut scene, "admin", &[("a.yaml", &typo)], true);
+}
+
+#[test]
+fn a_neighbour_stays_open_when_a_protected_service_goes() {
+    let cases = [
+        ("cart", "default", "warehouse", "default"),
+        ("web-1", "default", "web-2", "default"),
+        ("admin", "default", "admin-b", "default"),
+    ];
+    for (gone, of, stays, its) in cases {
+        let in_namespace = |name: &str, namespace: &str| {
+            service(name, 80).replace("metadata:\n", &format!("metadata:\n  namespace: {namespace}\n"))
+        };
+        let mut scene = Scene::with(&[
+            ("a.yaml", &route("staff", &to(gone))),
+            ("b.yaml", &in_namespace(gone, of)),
+            ("c.yaml", &in_namespace(stays, its)),
+        ]);
+        scene.remove("b.yaml");
+        scene.until("it is gone", |world| world.service(gone).is_none());
+        assert_eq!(unused_route(&scene.world, stays), None, "{gone} {stays}");
+    }
+    // Nor does what routes of its own lead to.
+    let own = route("cards", &to("card")).replace("seaway.dev/source-ranges: 10.0.0.0/8", "team: a");
+    let files = [("a.yaml", route("staff", &to("cart"))), ("b.yaml", own), ("c.yaml", service("card", 80))];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    assert_eq!(unused_route(&Scene::with(&files).world, "card"), None);
+}
+
+#[test]
+fn a_file_that_is_no_utf_8_names_the_services_of_its_routes() {
+    let mut bytes = route("staff", &to("admin")).into_bytes();
+    bytes.extend(b"# B\xfcro\n");
+    let root = tempfile::tempdir().expect("a folder");
+    let dir = root.path().join("manifests");
+    std::fs::create_dir(&dir).expect("is made");
+    std::fs::write(dir.join("a.yaml"), bytes).expect("is written");
+    std::fs::write(dir.join("b.yaml"), service("admin", 80)).expect("is written");
+    let scene = Scene::of(root, dir);
+    assert_eq!(unused_route(&scene.world, "admin").as_deref(), Some("a.yaml"));
+}
+
 #[test]
 fn an_ingress_that_protects_closes_the_service_that_it_leads_to() {
     let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: a\n  annotations:\n    \
                    nginx.ingress.kubernetes.io/auth-type: basic\nspec: {defaultBackend: {service: {name: admin, port: {number: 80}}}}\n";
     let mut scene = Scene::with(&[("a.yaml", ingress), ("b.yaml", &service("admin", 80))]);
     assert_eq!(unused_route(&scene.world, "admin").as_deref(), Some("a.yaml:1"));
+    // Words in it that are no Services of it are nobody's.
+    for name in ["auth", "basic"] {
+        scene.write("c.yaml", &service(name, 80));
+        scene.until("it is there", |world| world.service(name).is_some());
+        assert_eq!(unused_route(&scene.world, name), None);
+    }
     scene.remove("a.yaml");
     scene.until("it is gone", |world| unused_route(world, "admin").is_none());
 }
@@ -99,6 +182,22 @@ fn of_two_descriptions_of_one_service_the_one_that_protects_is_served() {
         assert_eq!(scene.world.service("a").expect("it is served").source_ranges.len(), 1);
         assert_eq!(scene.world.problems.values().flatten().count(), 1);
     }
+    // Also where the one that protects has a mistake now, or had it from the beginning.
+    let mut scene = Scene::with(&[("a.yaml", &closed), ("z.yaml", &open)]);
+    let typo = closed.replace("SourceRanges", "SourceRange").replace("port: 80", "port: 81");
+    for text in [closed.replace("  ports", "\tports"), typo.clone()] {
+        let before = scene.world.problems.clone();
+        scene.write("a.yaml", &text);
+        scene.until("the mistake is told", |world| world.problems != before);
+        assert_eq!(scene.world.service("a").expect("it is served").source_ranges.len(), 1, "{text}");
+    }
+    let scene = Scene::with(&[("a.yaml", &typo), ("z.yaml", &open)]);
+    assert!(scene.world.service("a").expect("it is there").unclear_sources);
+    // Of two that protect, the one that says more.
+    let tls = open.replace("metadata:\n", "metadata:\n  annotations: {seaway.dev/tls: a}\n");
+    let both = tls.replace("spec:\n", "spec:\n  loadBalancerSourceRanges: [10.0.0.0/8]\n");
+    let scene = Scene::with(&[("a.yaml", &tls), ("z.yaml", &both)]);
+    assert_eq!(scene.world.service("a").expect("it is served").source_ranges.len(), 1);
     let mut scene = Scene::with(&[("a.yaml", &open)]);
     scene.write("z.yaml", &closed);
     scene.until("it is protected", |world| world.service("a").is_some_and(|it| it.source_ranges.len() == 1));
