@@ -162,16 +162,13 @@ fn taken_over(context: &mut Context<'_>) {
             let why = "a selector selects pods of a cluster: on one machine, name its backends in seaway.dev/backends";
             context.report.differs(&object.place, why);
         }
-        let none = BTreeMap::new();
-        let annotations =
-            if kind == "Service" { context.wanted.get(&object.key()).unwrap_or(&none) } else { &none };
         let key = object.key();
         let text =
             files.entry(format!("{}-{}.yaml", kind.to_ascii_lowercase(), key.file_name())).or_default();
         if !text.is_empty() {
             text.push_str("---\n");
         }
-        text.push_str(&object.text(annotations));
+        text.push_str(&object.text(&annotations));
     }
     context.proxy.objects = files.into_iter().collect();
 }
@@ -183,6 +180,18 @@ fn is_without_backends(service: &Object<'_>, context: &Context<'_>) -> bool {
         "Endpoints" => it.key() == key,
         "EndpointSlice" => it.label("kubernetes.io/service-name") == Some(&*key.name),
         _ => false,
+        let mut annotations = BTreeMap::new();
+        if kind == "Service" {
+            annotations.extend(context.wanted.get(&key).cloned().unwrap_or_default());
+            // An Ingress controller serves no Service by its name, and routes alone are to lead there.
+            let is_at_door = |it: &str| {
+                ["host", "path", "front-door"].iter().any(|of| it.strip_prefix("seaway.dev/") == Some(of))
+            };
+            if !annotations.contains_key("host") && !object.annotations().iter().any(|it| is_at_door(&it.key))
+            {
+                annotations.insert("front-door", "false".to_owned());
+            }
+        }
     };
     !named
         && !context.objects.iter().any(is_of)

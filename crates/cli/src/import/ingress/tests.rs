@@ -258,3 +258,23 @@ fn a_protected_prefix_ends_at_a_segment_in_all_of_its_spellings() {
     let written = "(?:/|%2[fF])+(?:p|%70)(?:u|%75)(?:b|%62)(?:(?:/|%2[fF])+(?s-u:.)*)?";
     assert!(text.contains(&format!("value: \"{written}\"")), "{text}");
 }
+
+#[test]
+fn a_service_is_not_at_its_name_even_where_no_route_can_be_written() {
+    let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: dash}\nspec: {ports: [{port: 80}]}\n";
+    for (annotations, host) in
+        [(ours("auth-url", "http://auth.example"), "my_dash.example"), (ours("canary", "true"), "a.example")]
+    {
+        let of = several(&[("dash", &annotations, "nginx", host, "/")]) + service;
+        let (folder, report) = imported("ingress", &of);
+        let text = folder.printed();
+        assert!(
+            text.contains("services: annotated") && text.contains("seaway.dev/front-door: \"false\""),
+            "{text}"
+        );
+        assert!(!text.contains("HTTPRoute") && !report.is_whole(), "{text}");
+    }
+    let own = service.replace("{name: dash}", "{name: dash, annotations: {seaway.dev/host: a.example}}");
+    let text = printed("ingress", &(several(&[("dash", "", "nginx", "b.example", "/")]) + &own));
+    assert!(!text.contains("front-door"), "{text}");
+}

@@ -12,7 +12,8 @@ use super::{
 pub(super) fn text(proxy: &Proxy) -> Option<String> {
     let mut text = String::new();
     let serves_http = !proxy.routes.is_empty() || proxy.listeners.iter().any(|it| !it.passthrough.is_empty());
-    if serves_http {
+    // Of an Ingress, also where no route could be written: without it, each Service would be at its name.
+    if serves_http || proxy.door.parent.is_some() {
         front_door(&proxy.door, &mut text);
     }
     for (key, udp) in [("tcpServices", false), ("udpServices", true)] {
