@@ -7,6 +7,7 @@
 
 mod annotations;
 mod objects;
+mod patterns;
 mod rules;
 
 use std::{
@@ -17,7 +18,10 @@ use std::{
 use anyhow::{Context as _, Result};
 use seaway_manifests::tree::{self, Node};
 
-use self::objects::{Key, Object};
+use self::{
+    objects::{Key, Object},
+    patterns::{PatternHosts, PatternRoute},
+};
 use super::{
     ImportResult, LARGEST, Text,
     proxy::{Host, Proxy, Route},
@@ -47,6 +51,8 @@ pub(super) fn read_text(text: &Text) -> Result<ImportResult> {
         lost: Vec::new(),
         closes_all: None,
         away: Vec::new(),
+        pattern_hosts: patterns::hosts(&objects),
+        pattern_routes: Vec::new(),
     };
     context.proxy.door.parent = Some(PARENT.to_owned());
     for object in &objects {
@@ -60,6 +66,14 @@ pub(super) fn read_text(text: &Text) -> Result<ImportResult> {
             "ConfigMap" => settings(object, &mut context),
             _ => context.report.no_effect(&object.place, "Seaway does not read objects of this kind"),
         }
+    }
+    let routes = std::mem::take(&mut context.pattern_routes);
+    context.proxy.routes.extend(patterns::settled(routes, &mut context.report));
+    if let Some(first) = objects.iter().find(|it| it.kind() == "Ingress") {
+        context.report.differs(
+            &first.place,
+            "ingress-nginx drops request headers whose names have an underscore, such as X_Real_IP, and Seaway forwards them: members that read X_Real_IP as X-Real-IP (CGI, WSGI, PHP) have to refuse it",
+        );
     }
     close_hosts(&mut context);
     for route in std::mem::take(&mut context.away) {
@@ -89,6 +103,9 @@ struct Context<'t> {
     closes_all: Option<String>,
     /// Redirects of hosts that no Ingress has.
     away: Vec<Route>,
+    pattern_hosts: PatternHosts,
+    /// Their routes, which are put in order.
+    pattern_routes: Vec<PatternRoute>,
 }
 
 /// The ConfigMap of ingress-nginx is for all Ingresses.
@@ -163,6 +180,18 @@ fn taken_over(context: &mut Context<'_>) {
             context.report.differs(&object.place, why);
         }
         let key = object.key();
+        let mut annotations = BTreeMap::new();
+        if kind == "Service" {
+            annotations.extend(context.wanted.get(&key).cloned().unwrap_or_default());
+            // An Ingress controller serves no Service by its name, and routes alone are to lead there.
+            let is_at_door = |it: &str| {
+                ["host", "path", "front-door"].iter().any(|of| it.strip_prefix("seaway.dev/") == Some(of))
+            };
+            if !annotations.contains_key("host") && !object.annotations().iter().any(|it| is_at_door(&it.key))
+            {
+                annotations.insert("front-door", "false".to_owned());
+            }
+        }
         let text =
             files.entry(format!("{}-{}.yaml", kind.to_ascii_lowercase(), key.file_name())).or_default();
         if !text.is_empty() {
@@ -180,18 +209,6 @@ fn is_without_backends(service: &Object<'_>, context: &Context<'_>) -> bool {
         "Endpoints" => it.key() == key,
         "EndpointSlice" => it.label("kubernetes.io/service-name") == Some(&*key.name),
         _ => false,
-        let mut annotations = BTreeMap::new();
-        if kind == "Service" {
-            annotations.extend(context.wanted.get(&key).cloned().unwrap_or_default());
-            // An Ingress controller serves no Service by its name, and routes alone are to lead there.
-            let is_at_door = |it: &str| {
-                ["host", "path", "front-door"].iter().any(|of| it.strip_prefix("seaway.dev/") == Some(of))
-            };
-            if !annotations.contains_key("host") && !object.annotations().iter().any(|it| is_at_door(&it.key))
-            {
-                annotations.insert("front-door", "false".to_owned());
-            }
-        }
     };
     !named
         && !context.objects.iter().any(is_of)

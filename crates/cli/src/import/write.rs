@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 pub(super) use self::{
-    spelling::{REST, escaped},
+    spelling::{LONG, REST, any_case, escaped},
     yaml::printable,
 };
 use super::{proxy::Proxy, report::Report};

@@ -50,7 +50,7 @@ pub(super) fn is_canary(object: &Object<'_>) -> bool {
     object.annotations().iter().any(|it| is_it(&it.key) && scalar(&it.value).as_deref() == Some("true"))
 }
 
-const OURS: &str = "nginx.ingress.kubernetes.io/";
+pub(super) const OURS: &str = "nginx.ingress.kubernetes.io/";
 
 const NO_EFFECT: &str = "proxy-buffering proxy-buffers-number proxy-buffer-size proxy-busy-buffers-size proxy-max-temp-file-size \
     proxy-request-buffering proxy-http-version proxy-next-upstream proxy-next-upstream-tries proxy-next-upstream-timeout service-upstream \

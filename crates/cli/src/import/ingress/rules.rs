@@ -12,6 +12,7 @@ use super::{
     Context,
     annotations::{Options, is_canary, options},
     objects::{Key, Object, items, place, scalar, text},
+    patterns::{self, PatternRoute},
 };
 
 pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
@@ -80,9 +81,10 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
                     );
                 }
             }
-            None => context
-                .report
-                .differs(&at, "without a secretName, the first certificate of the front door is shown"),
+            None => context.report.left_out(
+                &at,
+                "without a secretName, ingress-nginx shows a certificate of its own, and Seaway has none: requests without TLS are redirected to https, which is served as soon as the front door has a certificate (`frontDoor: {certificates: …}` in seaway.yaml, or a secretName)",
+            ),
         }
     }
     if let Some(backend) = spec.child("defaultBackend") {
@@ -122,7 +124,8 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             };
             let to = Redirect { path: Some(Rewrite::Full(root.clone())), code: 302, ..Redirect::default() };
             let route = Route::new(ingress.place(rule, 3), condition, Target::Redirect(to));
-            ingress.push(route, context);
+            let route = ingress.finished(route, context);
+            context.proxy.routes.push(route);
         }
         let http = rule.child("http");
         for path in http.map_or(&[][..], |it| items(it, "paths")) {
@@ -147,8 +150,8 @@ impl Ingress<'_, '_> {
         Key { namespace: self.object.key().namespace, name: name.to_owned() }
     }
 
-    /// The Secret of a host.
-    fn secret(&self, host: Option<&Host>) -> Option<String> {
+    /// What is said of TLS of a host.
+    fn tls(&self, host: Option<&Host>) -> Option<&Node> {
         let entries = items(self.spec, "tls");
         let names = |it: &Node| items(it, "hosts").iter().filter_map(scalar).collect::<Vec<_>>();
         let is_of = |it: &&Node| {
@@ -161,7 +164,7 @@ impl Ingress<'_, '_> {
                         .any(|it| it.meet(host).is_some())
                 })
         };
-        entries.iter().find(is_of).and_then(|it| text(it, "secretName")).map(str::to_owned)
+        entries.iter().find(is_of)
     }
 
     fn route(
@@ -176,7 +179,8 @@ impl Ingress<'_, '_> {
         let written = path.and_then(|it| text(it, "path")).unwrap_or("/");
         context.report.expect(&at, &format!("path: {written}"));
         let kind = path.and_then(|it| text(it, "pathType")).unwrap_or("Prefix");
-        let path = self.path(written, kind, &at, context);
+        let is_pattern = patterns::is_of(&hosts, &context.pattern_hosts);
+        let path = self.path(written, kind, is_pattern, &at, context);
         // What stands in for a path that is not understood is closed, and as wide as it may have been.
         let by_segments = path.is_ok();
         let (rule, rewrite) = match path {
@@ -189,14 +193,14 @@ impl Ingress<'_, '_> {
                 route.condition.path =
                     PathRule::Regex(decoded(&format!("^{}", escaped(beginning(written))), true, true));
                 route.close(&why);
-                return self.push(route, context);
+                return self.push(route, written, context);
             }
         };
         let condition = Condition { hosts, path: rule, ..Condition::default() };
         if let Some(to) = &self.options.redirect {
             context.report.translated(&at);
             let route = Route::new(at, condition, Target::Redirect(to.clone()));
-            self.push(Route { by_segments, ..route }, context);
+            self.push(Route { by_segments, ..route }, written, context);
             return;
         }
         let mut route = Route { by_segments, ..Route::new(at.clone(), condition, Target::Nothing) };
@@ -211,17 +215,25 @@ impl Ingress<'_, '_> {
                 self.want(&key, &at, context);
             }
             Err(why) => {
-                context.report.left_out(&at, &format!("{why}: requests get 403"));
+                context.report.closed(&at, &format!("{why}: requests get 403"));
                 route.close(&why);
             }
         }
         route.rewrite = rewrite;
         route.rewrite_host.clone_from(&self.options.sent_host);
         route.request.set.clone_from(&self.options.headers);
-        self.push(route, context);
+        self.push(route, written, context);
     }
 
-    fn push(&self, mut route: Route, context: &mut Context<'_>) {
+    fn push(&self, route: Route, written: &str, context: &mut Context<'_>) {
+        let route = self.finished(route, context);
+        match patterns::is_of(&route.condition.hosts, &context.pattern_hosts) {
+            true => context.pattern_routes.push(PatternRoute { route, written: written.to_owned() }),
+            false => context.proxy.routes.push(route),
+        }
+    }
+
+    fn finished(&self, mut route: Route, context: &mut Context<'_>) -> Route {
         route.namespace = Some(self.object.key().namespace);
         route.decodes = true;
         route.sources.clone_from(&self.options.sources);
@@ -231,15 +243,11 @@ impl Ingress<'_, '_> {
         if let Some(why) = self.options.of_host {
             context.whole_hosts.push((route.condition.hosts.clone(), self.object.place.clone(), why));
         }
-        let secret = self.secret(route.condition.hosts.first());
-        route.https = match (self.options.https, &secret) {
-            (Some(https), _) => Some(https),
-            // As ingress-nginx does it.
-            (None, Some(_)) => Some(true),
-            (None, None) => None,
-        };
-        route.tls = secret;
-        context.proxy.routes.push(route);
+        let tls = self.tls(route.condition.hosts.first());
+        // As ingress-nginx does it, which has a certificate of its own where no Secret is named.
+        route.https = self.options.https.or(tls.map(|_| true));
+        route.tls = tls.and_then(|it| text(it, "secretName")).map(str::to_owned);
+        route
     }
 
     /// TLS that is passed through is said by the Service.
@@ -288,6 +296,7 @@ impl Ingress<'_, '_> {
         &self,
         written: &str,
         kind: &str,
+        is_pattern: bool,
         at: &DirectiveLocation,
         context: &mut Context<'_>,
     ) -> Result<(PathRule, Option<Rewrite>), String> {
@@ -302,7 +311,7 @@ impl Ingress<'_, '_> {
                     _ if self.options.by_expression && written.contains(['(', '[', '*', '\\', '$']) => {
                         PathRule::Regex(decoded(&format!("^{written}"), true, true))
                     }
-                    "ImplementationSpecific" => {
+                    "ImplementationSpecific" if !is_pattern => {
                         context.report.differs(at, "the path is matched by whole segments");
                         PathRule::Prefix(written.to_owned())
                     }
@@ -372,7 +381,7 @@ fn is_protected(options: &Options) -> bool {
 }
 
 /// What every path begins with that an expression is for.
-fn beginning(text: &str) -> &str {
+pub(super) fn beginning(text: &str) -> &str {
     let end = text.find(|it| "([.*?+{|$^\\".contains(it)).unwrap_or(text.len());
     let (start, rest) = text.split_at(end);
     // The last letter need not be there; of alternatives, each begins as it likes.

@@ -278,3 +278,62 @@ fn a_service_is_not_at_its_name_even_where_no_route_can_be_written() {
     let text = printed("ingress", &(several(&[("dash", "", "nginx", "b.example", "/")]) + &own));
     assert!(!text.contains("front-door"), "{text}");
 }
+
+#[test]
+fn paths_of_a_host_with_expressions_are_protected_in_all_cases_and_by_their_beginning() {
+    let networks = ours("whitelist-source-range", "192.168.0.0/16");
+    for (other, path) in [("use-regex", "true"), ("rewrite-target", "/x")] {
+        let of = several(&[
+            ("app", &ours(other, path), "nginx", "a.example", "/"),
+            ("adm", &networks, "nginx", "a.example", "/ad"),
+            ("pub", "", "nginx", "a.example", "/ad/pub"),
+            ("far", "", "nginx", "b.example", "/ad"),
+        ]);
+        let text = printed("ingress", &of);
+        let written = r#""(?:/|%2[fF])+(?:[aA]|%[64]1)(?:[dD]|%[64]4)(?s-u:.)*""#;
+        assert!(text.contains(&format!("RegularExpression, value: {written}")), "{text}");
+        assert!(
+            text.contains("{type: PathPrefix, value: /}") && text.contains("{type: PathPrefix, value: /ad}"),
+            "{text}"
+        );
+        // The longest one comes first, and is an expression as well.
+        let at = |it: &str| text.find(it).unwrap_or_else(|| panic!("{it} is missing:\n{text}"));
+        assert!(at("(?:[pP]|%[75]0)") < at(written), "{text}");
+    }
+}
+
+#[test]
+fn a_replaced_prefix_does_not_come_before_expressions() {
+    let of = |first: (&str, &str)| {
+        let rewrite = format!("{}, {}", ours("use-regex", "true"), ours("rewrite-target", "/$2"));
+        let of = several(&[
+            ("some", &rewrite, "nginx", "a.example", "\"/some(/|$)(.*)\""),
+            ("adm", first.1, "nginx", "a.example", first.0),
+        ]);
+        let (folder, report) = imported("ingress", &of);
+        let closed = folder.printed().matches("# Closed, requests get 403").count();
+        (closed, folder.printed().contains("type: PathPrefix, value: /some"), report.is_whole())
+    };
+    let networks = ours("whitelist-source-range", "192.168.0.0/16");
+    // nginx never comes to it.
+    assert_eq!(of(("/some/admin", &networks)), (1, true, false));
+    assert_eq!(of(("/some/admin", "")), (0, true, false));
+    // An expression would take its requests.
+    assert_eq!(of(("/so", &networks)), (1, false, false));
+    assert_eq!(of(("/so", "")), (0, true, true));
+    assert_eq!(of(("/other", &networks)), (0, true, true));
+}
+
+#[test]
+fn tls_without_a_secret_is_not_served_in_plain_text() {
+    let of = ingress("", "/", "Prefix").replace(", secretName: t", "");
+    let (folder, report) = imported("ingress", &of);
+    let text = folder.printed();
+    assert!(
+        text.contains("seaway.dev/https-redirect: \"true\"") && !text.contains("seaway.dev/tls:"),
+        "{text}"
+    );
+    assert!(!report.is_whole());
+    let of = of.replace("annotations: {}", &format!("annotations: {{{}}}", ours("ssl-redirect", "false")));
+    assert!(printed("ingress", &of).contains("seaway.dev/https-redirect: \"false\""));
+}

@@ -7,6 +7,10 @@ const SLASHES: &str = "(?:/|%2[fF])+";
 /// What a match of an HTTPRoute may have.
 const LONGEST: usize = 1024;
 
+/// Of a path with more letters than an expression has room for.
+pub(in crate::import) const LONG: &str =
+    "the path is so long that its percent-encoded and other equivalent forms are not restricted";
+
 /// What of paths one is meant for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathScope {
@@ -38,20 +42,48 @@ pub(super) fn expression(path: &str, reach: PathScope) -> Option<String> {
     (text.len() <= LONGEST).then_some(text)
 }
 
+/// An expression for every spelling of what begins with a path, in upper and lower case. A dot is for any byte. `None`: it would be
+/// too long.
+pub(in crate::import) fn any_case(path: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut after_slash = false;
+    for byte in decoded(path) {
+        match byte {
+            b'/' if after_slash => {}
+            b'/' => text.push_str(SLASHES),
+            b'.' => text.push_str("(?:%[0-9a-fA-F]{2}|(?s-u:.))"),
+            _ if byte.is_ascii_alphabetic() => {
+                let (lower, upper) = (byte.to_ascii_lowercase(), byte.to_ascii_uppercase());
+                let (first, second) = (char::from(lower), char::from(upper));
+                let escapes = format!("%[{}{}]{}", digit(lower >> 4), digit(upper >> 4), digit(byte & 15));
+                text.push_str(&format!("(?:[{first}{second}]|{escapes})"));
+            }
+            _ => text.push_str(&spelled(byte)),
+        }
+        after_slash = byte == b'/';
+    }
+    text.push_str(REST);
+    (text.len() <= LONGEST).then_some(text)
+}
+
 /// A byte as itself, and as its escape.
 fn spelled(byte: u8) -> String {
-    let digit = |it: u8| match it {
-        0..=9 => char::from(b'0' + it).to_string(),
-        _ => {
-            let letter = char::from(b'a' + (it - 10));
-            format!("[{letter}{}]", letter.to_ascii_uppercase())
-        }
-    };
     let escape = format!("%{}{}", digit(byte >> 4), digit(byte & 15));
     match byte {
         b'%' => escape,
         0x21..=0x7e => format!("(?:{}|{escape})", escaped(&char::from(byte).to_string())),
         _ => escape,
+    }
+}
+
+/// Of an escape, in upper and lower case.
+fn digit(it: u8) -> String {
+    match it {
+        0..=9 => char::from(b'0' + it).to_string(),
+        _ => {
+            let letter = char::from(b'a' + (it - 10));
+            format!("[{letter}{}]", letter.to_ascii_uppercase())
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
         report::Report,
     },
     routes::is_spelled,
-    spelling::{REST, escaped},
+    spelling::{LONG, REST, escaped},
     yaml::flow,
 };
 use crate::{look, settings::Settings};
@@ -52,10 +52,7 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
     let mut routes = distinct(routes, report);
     for route in routes.iter().filter(|it| it.decodes && it.is_protected() && !is_spelled(it)) {
         if matches!(&route.condition.path, PathRule::Prefix(path) if path.len() > 60) {
-            report.differs(
-                &route.place,
-                "the path is so long that its percent-encoded and other equivalent forms are not restricted",
-            );
+            report.differs(&route.place, LONG);
         }
     }
     if routes.len() > MOST_ROUTES {
