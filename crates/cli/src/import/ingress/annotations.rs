@@ -56,8 +56,8 @@ const NO_EFFECT: &str = "proxy-buffering proxy-buffers-number proxy-buffer-size 
     proxy-request-buffering proxy-http-version proxy-next-upstream proxy-next-upstream-tries proxy-next-upstream-timeout service-upstream \
     enable-access-log enable-rewrite-log connection-proxy-header preserve-trailing-slash client-body-buffer-size ssl-ciphers \
     ssl-prefer-server-ciphers enable-opentelemetry enable-opentracing opentracing-trust-incoming-span session-cookie-path \
-    session-cookie-max-age session-cookie-expires session-cookie-samesite session-cookie-secure session-cookie-hash affinity-mode \
-    session-cookie-change-on-failure session-cookie-domain affinity-canary-behavior session-cookie-conditional-samesite-none \
+    session-cookie-hash affinity-mode \
+    session-cookie-change-on-failure affinity-canary-behavior \
     proxy-ssl-protocols proxy-ssl-ciphers proxy-ssl-server-name websocket-services http2-push-preload use-port-in-redirects \
     proxy-redirect-from proxy-redirect-to disable-proxy-intercept-errors load-balance";
 
@@ -125,6 +125,12 @@ fn of_nginx(
             options.service.entry("sticky-cookie").or_insert_with(|| "INGRESSCOOKIE".to_owned());
         }
         "session-cookie-name" => drop(options.service.insert("sticky-cookie", value.to_owned())),
+        "session-cookie-samesite" if value.eq_ignore_ascii_case("lax") => report.no_effect(place, "Seaway's cookie has SameSite=Lax"),
+        "session-cookie-samesite" => report.left_out(place, "Seaway's cookie has SameSite=Lax: clients in frames of other sites are not kept at one member, and others may send it from other sites"),
+        "session-cookie-conditional-samesite-none" => report.left_out(place, "Seaway's cookie has SameSite=Lax for all clients"),
+        "session-cookie-max-age" | "session-cookie-expires" => report.left_out(place, "Seaway's cookie ends with the browser's session, and a client may get another member then"),
+        "session-cookie-domain" => report.left_out(place, "Seaway's cookie is for the host of the request alone"),
+        "session-cookie-secure" => report.differs(place, "Seaway's cookie is Secure where the request came by TLS"),
         "backend-protocol" => match value.to_ascii_uppercase().as_str() {
             "HTTP" | "AUTO_HTTP" => {}
             "HTTPS" => {

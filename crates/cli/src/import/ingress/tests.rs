@@ -337,3 +337,16 @@ fn tls_without_a_secret_is_not_served_in_plain_text() {
     let of = of.replace("annotations: {}", &format!("annotations: {{{}}}", ours("ssl-redirect", "false")));
     assert!(printed("ingress", &of).contains("seaway.dev/https-redirect: \"false\""));
 }
+
+#[test]
+fn what_the_cookie_of_seaway_does_not_have_is_named() {
+    for (name, value, verdict) in [
+        ("session-cookie-samesite", "None", Verdict::LeftOut),
+        ("session-cookie-samesite", "Lax", Verdict::NoEffect),
+        ("session-cookie-max-age", "172800", Verdict::LeftOut),
+        ("session-cookie-path", "/", Verdict::NoEffect),
+    ] {
+        let (_, report) = imported("ingress", &ingress(&ours(name, value), "/", "Prefix"));
+        assert!(report.why(5).iter().any(|it| it.0 == verdict), "{name}: {value}: {:?}", report.why(5));
+    }
+}
