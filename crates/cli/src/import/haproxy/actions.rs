@@ -116,6 +116,9 @@ pub(super) fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) 
         ("http-request", word, _) if changes_request(word) => Action::Refuse(NO_REWRITE),
         ("http-request", ..) if changes_host(line) => Action::Refuse(NO_HOST),
         ("http-request" | "tcp-request", ..) => Action::Refuse(NO_SCRIPTS),
+        ("option", "http-restrict-req-hdr-names", _) => {
+            return (Action::Refuse(words::NAMES), line.words.len());
+        }
         _ => return (Action::Refuse(words::UNKNOWN), line.words.len()),
     };
     (action, at)

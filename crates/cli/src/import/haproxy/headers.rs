@@ -38,10 +38,18 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
             ["if", "unless", "{", "}", "!{", "!", "ssl_fc", "!ssl_fc", "https", "!https"]
                 .contains(&it.as_str())
         });
-        let ours =
-            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
-        if of_request && word != "del-header" && ours.contains(&lower.as_str()) && by_tls {
-            context.report.no_effect(&line.place, "Seaway sets it (docs/http.md)");
+        let is_ours = of_request && OURS.contains(&lower.as_str());
+        let is_fixed = end == line.words.len() && !value.contains("%[") && word == "set-header";
+        if is_ours && word == "del-header" && end == line.words.len() && adds(&lower, section, context) {
+            context.report.no_effect(
+                &line.place,
+                "Seaway replaces what a client sends in this header, unless the client is in frontDoor.trusted",
+            );
+        } else if is_ours && word != "del-header" && by_tls && !is_fixed {
+            match is_own_value(&lower, &value) {
+                true => context.report.no_effect(&line.place, "Seaway sets it (docs/http.md)"),
+                false => context.report.differs(&line.place, "Seaway sets a value of its own (docs/http.md)"),
+            }
         } else if !of_request && lower == "strict-transport-security" && by_tls && word != "del-header" {
             let seconds = value
                 .split(';')
@@ -58,10 +66,7 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
                 }
                 None => context.report.left_out(&line.place, "the value has no max-age"),
             }
-        } else if of_request
-            && !ours.contains(&lower.as_str())
-            && overrides(word, &lower, &value, end < line.words.len())
-        {
+        } else if of_request && !is_ours && overrides(word, &lower, &value, end < line.words.len()) {
             context.report.left_out(
                 &line.place,
                 "Seaway sets headers to fixed values, without a condition: the header is removed, so that clients cannot send it",
@@ -81,7 +86,55 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
             change(list, word, name, value, line, context);
         }
     }
+    let options = context.lineage(section).into_iter().flat_map(|it| it.with("option"));
+    let named = options.filter_map(|it| Some((it, of_forwardfor(it)?))).collect::<Vec<_>>();
+    for (line, name) in named {
+        context.report.left_out(
+            &line.place,
+            "members read the client's address in X-Forwarded-For; what a client sends in this header is removed",
+        );
+        change(&mut request, "del-header", name, String::new(), line, context);
+    }
     (request, response)
+}
+
+/// Headers that Seaway sets.
+const OURS: [&str; 5] =
+    ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
+
+/// `option forwardfor header X-Client`
+pub(super) fn of_forwardfor(line: &Line) -> Option<&str> {
+    let at = line.words.iter().position(|it| it == "header").filter(|_| line.word(1) == "forwardfor")?;
+    Some(line.word(at.saturating_add(1))).filter(|it| !it.eq_ignore_ascii_case("X-Forwarded-For"))
+}
+
+/// Whether HAProxy sets the header after it has removed that of a client.
+fn adds<'s>(name: &str, section: &'s Section, context: &Context<'s>) -> bool {
+    let is_option = |it: &Line| {
+        name == "x-forwarded-for"
+            && it.word(0) == "option"
+            && it.word(1) == "forwardfor"
+            && of_forwardfor(it).is_none()
+    };
+    let is_rule = |it: &Line| {
+        it.word(0) == "http-request"
+            && matches!(it.word(1), "set-header" | "add-header")
+            && it.word(2).eq_ignore_ascii_case(name)
+    };
+    // A backend may add it for all of its frontends.
+    context.sections.iter().flat_map(|it| &it.lines).any(is_option) || context.rules(section).any(is_rule)
+}
+
+/// Whether Seaway sets the header to the same.
+fn is_own_value(name: &str, value: &str) -> bool {
+    let all: &[&str] = match name {
+        "x-forwarded-for" => &["%[src]", "%ci"],
+        "x-forwarded-proto" => &["http", "https", "%[ssl_fc,iif(https,http)]"],
+        "x-forwarded-host" => &["%[req.hdr(host)]", "%[hdr(host)]", "%[req.hdr(Host)]", "%[hdr(Host)]"],
+        "x-forwarded-port" => &["80", "443", "%[dst_port]", "%fp"],
+        _ => return true,
+    };
+    all.contains(&value)
 }
 
 /// Whether members would get what a client sends, where HAProxy puts a value of its own or removes it.
@@ -111,6 +164,15 @@ fn change(
         return;
     }
     let pair = (name.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "));
+    // The last rule counts.
+    let is_other = |it: &str| !it.eq_ignore_ascii_case(name);
+    if word == "del-header" {
+        list.set.retain(|it| is_other(&it.0));
+        list.add.retain(|it| is_other(&it.0));
+    } else if word == "set-header" {
+        list.remove.retain(|it| is_other(it));
+        list.set.retain(|it| is_other(&it.0));
+    }
     match word {
         "del-header" if list.remove.iter().any(|it| it.eq_ignore_ascii_case(name)) => {}
         "del-header" => list.remove.push(name.to_owned()),

@@ -88,7 +88,11 @@ pub(super) fn parse(text: &Text) -> Result<Vec<Section>> {
             });
             continue;
         }
-        if first.starts_with('.') {
+        let prints = [".notice", ".warning", ".diag"].contains(&first.as_str());
+        if prints && sections.is_empty() {
+            continue;
+        }
+        if first.starts_with('.') && !prints {
             bail!(
                 "{place}: {first}: conditions of the preprocessor (.if) are not read; replace them by the lines that apply"
             );

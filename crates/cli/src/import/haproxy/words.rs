@@ -2,6 +2,7 @@
 
 use super::{
     Context,
+    headers::of_forwardfor,
     sections::{Line, Section},
 };
 
@@ -9,7 +10,7 @@ const READ: &str = "bind mode acl use_backend default_backend http-request http-
     server default-server balance cookie stick tcp-request tcp-response use-server monitor-net filter option http-check timeout reqadd rspadd block \
     stick-table rate-limit";
 
-const NO_EFFECT: [(&str, &str); 5] = [
+const NO_EFFECT: [(&str, &str); 6] = [
     (
         "log log-format log-format-sd log-tag error-log-format unique-id-format unique-id-header capture declare",
         "logs and request ids: `log`, `accessLog` and `frontDoor.requestId` in seaway.yaml",
@@ -18,6 +19,7 @@ const NO_EFFECT: [(&str, &str); 5] = [
         "retries retry-on fullconn backlog hash-type hash-balance-factor id description guid",
         "Seaway replaces a member that does not accept a connection, and sizes its queues itself",
     ),
+    (".notice .warning .diag", "this line prints a message when HAProxy starts"),
     ("stats", "Seaway's status page and metrics are at http://127.0.0.1:1936/ (`admin.listen`)"),
     ("maxconn", "`limits.memory` in seaway.yaml bounds what all clients together can take"),
     (
@@ -46,7 +48,7 @@ const LEFT_OUT: [(&str, &str); 5] = [
 ];
 
 /// Options that HAProxy needs, and Seaway does by itself.
-const OPTIONS: &str = "forwardfor httplog tcplog dontlognull dontlog-normal http-server-close httpclose forceclose http-keep-alive redispatch \
+const OPTIONS: &str = "forwardfor httplog httpslog tcplog dontlognull dontlog-normal http-server-close httpclose forceclose http-keep-alive redispatch \
     tcpka clitcpka srvtcpka splice-auto splice-request splice-response socket-stats log-separate-errors log-health-checks logasap contstats \
     prefer-last-server nolinger abortonclose http-use-htx http-buffer-request http-no-delay http-pretend-keepalive http-ignore-probes \
     tcp-smart-accept tcp-smart-connect independent-streams idle-close-on-response allbackups log-tag originalto http-tunnel \
@@ -56,6 +58,8 @@ const OPTIONS: &str = "forwardfor httplog tcplog dontlognull dontlog-normal http
 const OPTIONS_LEFT_OUT: &str = "mysql-check pgsql-check redis-check smtpchk ldap-check ssl-hello-chk external-check spop-check forwarded \
     transparent http-drop-response-trailers h1-accept-payload-with-any-method use-small-buffers";
 
+pub(super) const NAMES: &str = "Seaway does not refuse headers whose names have other characters than letters, digits and \
+     hyphens, such as X_Real_IP: everything that the line may apply to is closed (403)";
 pub(super) const UNKNOWN: &str = "Seaway does not know this line, which may refuse requests: everything that it may \
      apply to is closed; to import without it, remove it from a copy of the file";
 
@@ -66,7 +70,8 @@ pub(super) fn is_known(line: &Line) -> bool {
         "no" => true,
         "option" => {
             let name = line.word(1);
-            name == "httpchk" || has(OPTIONS, name) || has(OPTIONS_LEFT_OUT, name)
+            let refuses = name == "http-restrict-req-hdr-names" && line.word(2) == "reject";
+            !refuses && (name == "httpchk" || has(OPTIONS, name) || has(OPTIONS_LEFT_OUT, name))
         }
         word => has(READ, word) || NO_EFFECT.iter().chain(&LEFT_OUT).any(|(list, _)| has(list, word)),
     }
@@ -161,6 +166,14 @@ fn line(line: &Line, context: &mut Context<'_>) {
     if word == "option" {
         let name = if line.word(0) == "no" { line.word(2) } else { line.word(1) };
         return match name {
+            "forwardfor" if of_forwardfor(line).is_some() && line.word(0) != "no" => report.translated(&line.place),
+            "http-restrict-req-hdr-names" if line.word(2) == "reject" && line.word(0) != "no" => {
+                report.closed(&line.place, NAMES);
+            }
+            "http-restrict-req-hdr-names" if line.word(2) == "delete" && line.word(0) != "no" => report.left_out(
+                &line.place,
+                "Seaway forwards headers whose names have other characters than letters, digits and hyphens, such as X_Real_IP",
+            ),
             // Read with the checks of a backend.
             "httpchk" => report.translated(&line.place),
             name if has(OPTIONS_LEFT_OUT, name) => {
@@ -171,6 +184,18 @@ fn line(line: &Line, context: &mut Context<'_>) {
             }
             _ if line.word(0) == "no" => {
                 report.no_effect(&line.place, "this turns off something that Seaway does not do anyway")
+            }
+            _ => report.closed(&line.place, UNKNOWN),
+        };
+    }
+    if word == "filter" && line.word(0) != "no" {
+        return match line.word(1) {
+            "spoe" => report.left_out(
+                &line.place,
+                "Seaway asks no agent (SPOE), such as a web application firewall: rules that refuse by its answer are closed",
+            ),
+            "trace" | "compression" | "comp-req" | "comp-res" | "cache" | "bwlim-in" | "bwlim-out" => {
+                report.left_out(&line.place, "Seaway has no such filter")
             }
             _ => report.closed(&line.place, UNKNOWN),
         };

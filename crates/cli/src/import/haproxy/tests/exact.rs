@@ -1,0 +1,53 @@
+//! What Seaway would do in another way than HAProxy is named, and what it would open is closed.
+
+use super::{super::super::report::Verdict, imported, printed, web};
+
+/// Each line of a frontend, what the output has, and what it has not.
+fn differ(table: &[(&str, &str, &str)]) -> Vec<String> {
+    let is_wrong = |(lines, expected, absent): &&(&str, &str, &str)| {
+        let text = printed("haproxy", &web(lines));
+        !text.contains(expected) || (!absent.is_empty() && text.contains(absent))
+    };
+    let of = |it: &(&str, &str, &str)| format!("{}:\n{}", it.0, printed("haproxy", &web(it.0)));
+    table.iter().filter(is_wrong).map(of).collect()
+}
+
+#[test]
+fn members_get_the_headers_that_haproxy_sends() {
+    let wrong = differ(&[
+        (" http-request del-header X-Forwarded-For\n option forwardfor", "path: /\n", "X-Forwarded-For"),
+        (" http-request del-header X-Forwarded-For", "remove: [X-Forwarded-For]", ""),
+        (
+            " http-request del-header X-Forwarded-Port\n http-request set-header X-Forwarded-Port %[dst_port]",
+            "path: /\n",
+            "X-Forwarded-Port",
+        ),
+        (" option forwardfor header X-Client-IP", "remove: [X-Client-IP]", ""),
+        (" option forwardfor header X-Forwarded-For", "path: /\n", "remove"),
+        (
+            " http-request set-header X-Forwarded-Proto https",
+            "set: [{name: X-Forwarded-Proto, value: https}]",
+            "",
+        ),
+        (" http-request set-header X-Forwarded-Proto https if { ssl_fc }", "path: /\n", "X-Forwarded-Proto"),
+        (
+            " http-request del-header X-A\n http-request set-header X-A b",
+            "set: [{name: X-A, value: b}]",
+            "remove",
+        ),
+        (" http-request set-header X-A b\n http-request del-header X-A", "remove: [X-A]", "set:"),
+    ]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (line, verdict) in [
+        (" option forwardfor header X-Client-IP", Verdict::LeftOut),
+        (" http-request set-header X-Forwarded-Proto %[hdr(x-proto)]", Verdict::Differs),
+        (" option http-restrict-req-hdr-names delete", Verdict::LeftOut),
+        (" option http-restrict-req-hdr-names reject", Verdict::Closed),
+        (" filter spoe engine waf config waf.conf", Verdict::LeftOut),
+        (" option httpslog", Verdict::NoEffect),
+        (" .notice \"a text\"", Verdict::NoEffect),
+    ] {
+        let (_, report) = imported("haproxy", &web(line));
+        assert!(report.why(5).iter().any(|it| it.0 == verdict), "{line}: {:?}", report.why(5));
+    }
+}
