@@ -1,6 +1,10 @@
 //! What a proxy is, whoever's language it was written in: entrances, routes, backends, certificates.
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::PathBuf,
+};
 
 use super::report::DirectiveLocation;
 
@@ -11,6 +15,8 @@ pub(super) struct Proxy {
     /// By order: of two with the same matches, the first counts.
     pub(super) routes: Vec<Route>,
     pub(super) backends: Vec<Backend>,
+    /// Those that are written although no route leads there.
+    pub(super) kept: BTreeSet<usize>,
     pub(super) listeners: Vec<OwnListener>,
     /// Objects that are taken over as they are, by the name of their file.
     pub(super) objects: Vec<(String, String)>,

@@ -21,6 +21,8 @@ pub(super) const UNDECIDED: &str = "an earlier regular expression may match this
 pub(super) enum Effect {
     /// They go nowhere else.
     Ends(Box<Route>),
+    /// They get 403. What other rules say of them is written as well, for those who open them again.
+    Closes(Box<Route>),
     /// Only clients of these networks go on.
     Restricts(Vec<String>),
     ToHttps(bool),
@@ -36,8 +38,11 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
     for route in routes.drain(..) {
         let meeting = meet(condition, &route.condition);
         let is_undecided = matches!(meeting, Overlap::Unknown(_));
+        let is_exact = matches!(meeting, Overlap::Exactly(_));
         let common = match (meeting, effect) {
-            (Overlap::Exactly(common), _) | (Overlap::Wider(common), Effect::Ends(_)) => Some(common),
+            (Overlap::Exactly(common), _) | (Overlap::Wider(common), Effect::Ends(_) | Effect::Closes(_)) => {
+                Some(common)
+            }
             // A route that stays what it is must not get paths of others: all of it is meant then.
             (Overlap::Wider(common), _) => Some(Condition { path: route.condition.path.clone(), ..common }),
             // An expression may fit the exact path.
@@ -58,12 +63,17 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
             continue;
         }
         let mut made = match effect {
-            Effect::Ends(_) if is_undecided => {
+            Effect::Ends(_) | Effect::Closes(_) if is_undecided => {
                 let mut made = Route { made: true, ..route.clone() };
                 made.close(UNDECIDED);
                 made
             }
-            Effect::Ends(first) => Route { made: true, ..(**first).clone() },
+            Effect::Closes(first) if is_exact => {
+                let mut made = route.clone();
+                made.closed = made.closed.or_else(|| first.closed.clone());
+                made
+            }
+            Effect::Ends(first) | Effect::Closes(first) => Route { made: true, ..(**first).clone() },
             Effect::Restricts(sources) => {
                 let mut made = route.clone();
                 made.sources = match made.sources.is_empty() {
@@ -84,6 +94,9 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
         if !is_covered {
             after.push(route);
         }
+    }
+    if let Effect::Closes(route) = effect {
+        before.push(Route { condition: condition.clone(), ..(**route).clone() });
     }
     // Of two with the same matches, the first counts.
     let mut seen = BTreeSet::new();

@@ -103,7 +103,13 @@ fn uses<'s>(
         let (precisely, nearly) = (terms(&words, acls, true), terms(&words, acls, false));
         let is_lost = nearly.iter().all(|it| unsaid(it, ports).is_some());
         let to = match is_lost || is_map(line) {
-            true => Vec::new(),
+            true => {
+                // No route can lead there, but for those who write one by hand.
+                if let Some(at) = context.backend(line.word(1)).and_then(|it| backend(it, true, context)) {
+                    context.proxy.kept.insert(at);
+                }
+                Vec::new()
+            }
             false => to_backend(line.word(1), &line.place, section, context)?,
         };
         all.push(UseBackend { line, precisely, nearly, to });
@@ -152,7 +158,7 @@ fn choose(
         context.report.closed(place, &why);
         let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
         route.close(&why);
-        return put(&term.condition, vec![route], routes);
+        return put_before(&term.condition, &Effect::Closes(Box::new(route)), routes);
     }
     if term.tls.is_some_and(|it| if it { !ports.tls } else { !ports.plain }) {
         return Ok(());
@@ -329,7 +335,7 @@ fn refused(
     let closed = |why: &str| {
         let mut route = Route::new(line.place.clone(), Condition::default(), Target::Nothing);
         route.close(why);
-        Effect::Ends(Box::new(route))
+        Effect::Closes(Box::new(route))
     };
     let place = line.place.clone();
     if term.tls == Some(false) && term.unknown.is_none() && ports.tls {

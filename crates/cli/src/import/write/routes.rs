@@ -104,6 +104,10 @@ fn rule(route: &Route, proxy: &Proxy, report: &mut Report) -> String {
     let mut text = format!("  # {}\n", comment(&route.place.to_string()));
     if let Some(why) = &route.closed {
         let _ = writeln!(text, "  # Closed, requests get 403: {}", comment(why));
+        if !route.sources.is_empty() {
+            let networks = comment(&route.sources.join(", "));
+            let _ = writeln!(text, "  # To open it, keep its networks: seaway.dev/source-ranges: {networks}");
+        }
     }
     let matches: Vec<Json> = paths(route, proxy, report).iter().map(|path| matched(route, path)).collect();
     let _ = writeln!(text, "  - matches: {}", flow(&Json::Array(matches)));

@@ -81,7 +81,7 @@ pub(super) fn files(proxy: &Proxy, placed: &ServiceAnnotations) -> Vec<(String, 
     let mut taken: BTreeSet<String> = proxy.backends.iter().map(|it| it.name.clone()).collect();
     for (at, backend) in proxy.backends.iter().enumerate().filter(|(_, it)| !it.is_there) {
         let listeners: Vec<&OwnListener> = proxy.listeners.iter().filter(|it| it.backend == at).collect();
-        let is_routed = proxy.routes.iter().any(|it| leads_to(it, at));
+        let is_routed = proxy.kept.contains(&at) || proxy.routes.iter().any(|it| leads_to(it, at));
         if is_routed || listeners.iter().any(|it| it.address.is_some()) {
             let said = placed.get(&at).cloned().unwrap_or_else(hidden);
             files.push((format!("{}.yaml", backend.name), service(backend, &backend.name, said, None)));

@@ -51,3 +51,23 @@ fn members_get_the_headers_that_haproxy_sends() {
         assert!(report.why(5).iter().any(|it| it.0 == verdict), "{line}: {:?}", report.why(5));
     }
 }
+
+#[test]
+fn a_closed_frontend_keeps_its_backends_and_networks() {
+    let networks = " http-request deny if !{ src 10.0.0.0/8 }\n";
+    let wrong = differ(&[
+        (" http-request deny if { nbsrv(app) lt 1 }", "backendRefs: [{name: app", "statusCode: 302"),
+        (
+            &format!("{networks} http-request deny if {{ nbsrv(app) lt 1 }}"),
+            "keep its networks: seaway.dev/source-ranges: 10.0.0.0/8",
+            "source-ranges: \"10.0.0.0/8\"",
+        ),
+        (
+            " use_backend api if { hdr_beg(host) img }",
+            "seaway.dev/backends: \"10.0.0.2:1 name=b\"",
+            "path: /\n",
+        ),
+        (" option httpslogs", "backendRefs: [{name: app", "path: /\n"),
+    ]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
