@@ -23,7 +23,11 @@ struct ServerOptions {
 
 /// The place of the Service. `http`: requests are read, so that what is about them has an effect.
 pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Context<'s>) -> Option<usize> {
-    let mut annotations = checks::annotations(section, context);
+    if checks::is_by_request(section, context) && checks::has_ports(section, context) {
+        section.with("server").for_each(|it| context.report.closed(&it.place, checks::PORTS));
+        return None;
+    }
+    let mut annotations = checks::annotations(section, http, context);
     let mut backend = Backend { name: service_name(&section.name), ..Backend::default() };
     balance(section, &mut annotations, context);
     affinity(section, http, &mut backend, &mut annotations, context);
@@ -200,25 +204,40 @@ fn server<'s>(
         .map(String::as_str)
         .collect::<Vec<_>>();
     let mut words = words.into_iter();
-    let mut is_disabled = false;
+    let (mut is_disabled, mut is_behind) = (false, false);
     while let Some(word) = words.next() {
         match word {
             "check" | "no-check" | "on-error" | "resolve-prefer" | "init-addr" | "resolvers"
-            | "check-ssl" | "no-ssl" | "track" | "observe" | "error-limit" | "on-marked-down"
-            | "on-marked-up" | "cookie" | "inter" | "fastinter" | "downinter" | "rise" | "fall"
-            | "slowstart" | "port" | "check-sni" | "id" | "redir" | "crt" | "ciphers" | "ciphersuites"
-            | "ssl-min-ver" | "ssl-max-ver" | "pool-max-conn" | "pool-purge-delay" | "maxqueue"
-            | "minconn" | "addr" | "check-proto" | "check-alpn" | "pool-low-conn" | "log-proto"
-            | "tcp-ut" => {
-                let has_value = !matches!(word, "check" | "no-check" | "check-ssl" | "no-ssl");
-                if has_value {
-                    words.next();
+            | "check-ssl" | "no-check-ssl" | "no-ssl" | "track" | "observe" | "error-limit"
+            | "on-marked-down" | "on-marked-up" | "cookie" | "inter" | "fastinter" | "downinter" | "rise"
+            | "fall" | "slowstart" | "port" | "check-sni" | "id" | "redir" | "crt" | "ciphers"
+            | "ciphersuites" | "ssl-min-ver" | "ssl-max-ver" | "pool-max-conn" | "pool-purge-delay"
+            | "maxqueue" | "minconn" | "addr" | "check-proto" | "check-alpn" | "pool-low-conn"
+            | "log-proto" | "tcp-ut" => {
+                let has_value =
+                    !matches!(word, "check" | "no-check" | "check-ssl" | "no-check-ssl" | "no-ssl");
+                let value = if has_value { words.next().unwrap_or_default() } else { "" };
+                if matches!(
+                    (word, value),
+                    ("on-marked-down", "shutdown-sessions") | ("on-marked-up", "shutdown-backup-sessions")
+                ) {
+                    context.report.left_out(
+                        &line.place,
+                        &format!(
+                            "{word}: connections stay at their member when the state of members changes"
+                        ),
+                    );
                 }
                 if matches!(word, "crt" | "track" | "addr" | "observe" | "minconn" | "maxqueue") {
                     context
                         .report
                         .left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend"));
                 }
+            }
+            // Around the proxy, the member would get connections that it is not meant to get.
+            "socks4" => {
+                words.next();
+                is_behind = true;
             }
             "weight" => match words.next() {
                 Some("0") => member.push_str(" weight=0"),
@@ -260,6 +279,11 @@ fn server<'s>(
                 .report
                 .left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend")),
         }
+    }
+    if is_behind {
+        let why = "Seaway connects to members directly, and not through a SOCKS proxy: the server is left out of the backends";
+        context.report.left_out(&line.place, why);
+        return None;
     }
     if is_disabled {
         context.report.no_effect(&line.place, "the server is disabled, so it is left out of the backends");

@@ -1,15 +1,26 @@
-//! Health checks and times of a backend, as annotations.
+//! Health checks and times of a backend, as annotations. A check that would say something else of a member is left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Context, duration, sections::Section, time};
+use super::{
+    Context, duration,
+    sections::{Line, Section},
+    time,
+};
 
+/// Options that say how members are checked: of several, the last one counts.
+const KINDS: &str = "httpchk tcp-check ssl-hello-chk mysql-check pgsql-check redis-check smtpchk ldap-check external-check spop-check";
+
+/// `http`: Seaway reads requests, and speaks TLS to members that have it.
 pub(super) fn annotations<'s>(
     section: &'s Section,
+    http: bool,
     context: &mut Context<'s>,
 ) -> BTreeMap<&'static str, String> {
     let mut said = BTreeMap::new();
-    http(section, &mut said, context);
+    if let Some(option) = option(section, context).filter(|_| !is_by_tls(section, http, context)) {
+        request(option, section, &mut said, context);
+    }
     servers(section, &mut said, context);
     if let Some(millis) = context.timeout(section, "check") {
         said.insert("health-check-timeout", time(millis));
@@ -17,8 +28,68 @@ pub(super) fn annotations<'s>(
     said
 }
 
-fn http<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, context: &mut Context<'s>) {
-    let Some(option) = context.option(section, "httpchk") else { return };
+/// The `option httpchk` that is in force.
+fn option<'s>(section: &'s Section, context: &Context<'s>) -> Option<&'s Line> {
+    let is_kind = |it: &&Line| it.word(0) == "option" && KINDS.split(' ').any(|of| of == it.word(1));
+    let found = context.lineage(section).into_iter().find_map(|it| it.lines.iter().rev().find(is_kind))?;
+    let turned_off = section.with("no").any(|it| it.word(1) == "option" && it.word(2) == "httpchk");
+    (found.word(1) == "httpchk" && !turned_off).then_some(found)
+}
+
+/// Lines of the servers of a section, each with the defaults of servers before it.
+fn server_words<'s>(section: &'s Section, context: &Context<'s>) -> Vec<(&'s Line, Vec<&'s str>)> {
+    let defaults: Vec<&Line> = context.lines(section, "default-server");
+    let defaults: Vec<&str> = defaults.iter().flat_map(|it| it.after(1)).map(String::as_str).collect();
+    let own = |it: &'s Line| defaults.iter().copied().chain(it.after(3).iter().map(String::as_str)).collect();
+    section.with("server").map(|it| (it, own(it))).collect()
+}
+
+/// Whether HAProxy checks by TLS where Seaway would check without it: each member would be down.
+fn is_by_tls<'s>(section: &'s Section, http: bool, context: &mut Context<'s>) -> bool {
+    let mut found = false;
+    for (line, words) in server_words(section, context) {
+        let has = |it: &str| words.contains(&it);
+        let has_tls = http && has("ssl") && !has("no-ssl");
+        if has("check-ssl") && !has("no-check-ssl") && !has_tls {
+            context.report.left_out(
+                &line.place,
+                "check-ssl: Seaway checks by TLS only where it speaks TLS to members: it checks that they accept a connection",
+            );
+            found = true;
+        }
+    }
+    found
+}
+
+/// Why members are not to be served: Seaway would ask all of them at one port, which says nothing of the others.
+pub(super) const PORTS: &str = "check port: the servers are checked by HTTP at different ports, and Seaway checks all \
+     members of a Service at one: write a Service for each server; this backend is not served";
+
+/// Whether the servers of a section that are checked have different check ports.
+pub(super) fn has_ports<'s>(section: &'s Section, context: &Context<'s>) -> bool {
+    let port = |words: &[&'s str]| {
+        let mut pairs = words.windows(2).filter(|it| it.first() == Some(&"port"));
+        pairs.next_back().and_then(|it| it.get(1).copied())
+    };
+    let all: BTreeSet<Option<&str>> = server_words(section, context)
+        .iter()
+        .filter(|it| it.1.contains(&"check"))
+        .map(|it| port(&it.1))
+        .collect();
+    all.len() > 1
+}
+
+/// Whether what HAProxy asks at the check ports decides which member is up.
+pub(super) fn is_by_request<'s>(section: &'s Section, context: &Context<'s>) -> bool {
+    option(section, context).is_some()
+}
+
+fn request<'s>(
+    option: &'s Line,
+    section: &'s Section,
+    said: &mut BTreeMap<&'static str, String>,
+    context: &mut Context<'s>,
+) {
     said.insert("health-check", "http".to_owned());
     let (method, uri) = match (option.word(2), option.word(3)) {
         ("", _) => ("OPTIONS", "/"),
@@ -95,6 +166,7 @@ fn http<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, con
 
 fn servers<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, context: &mut Context<'s>) {
     let lines = context.lines(section, "default-server").into_iter().chain(section.with("server"));
+    let has_ports = has_ports(section, context);
     for line in lines.collect::<Vec<_>>() {
         for pair in line.words.windows(2) {
             let [word, written] = pair else { continue };
@@ -103,9 +175,13 @@ fn servers<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, 
                 "rise" => ("health-check-rise", Some(written.clone())),
                 "fall" => ("health-check-fall", Some(written.clone())),
                 "slowstart" => ("slow-start", duration(written).map(time)),
-                "port" if line.word(0) == "server" || line.word(0) == "default-server" => {
-                    ("health-check-port", Some(written.clone()))
+                "port" if has_ports => {
+                    let why =
+                        "check port: Seaway checks all members of a Service at one port: it is left out";
+                    context.report.left_out(&line.place, why);
+                    continue;
                 }
+                "port" => ("health-check-port", Some(written.clone())),
                 _ => continue,
             };
             match (said.get(name), value) {

@@ -208,13 +208,13 @@ fn to_backend<'s>(
 ) -> Result<Vec<Route>> {
     let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
     let Some(section) = context.backend(name) else {
-        context.report.left_out(place, "no backend has this name: requests get 403");
+        context.report.closed(place, "no backend has this name: requests get 403");
         route.close("the backend does not exist");
         return Ok(vec![route]);
     };
     match backend(section, true, context) {
         Some(at) => route.target = Target::Backends(vec![(at, 1)]),
-        None => route.close("the backend has no server that Seaway can connect to"),
+        None => route.close("no server of the backend could be translated"),
     }
     if section.place == from.place {
         return Ok(vec![route]);

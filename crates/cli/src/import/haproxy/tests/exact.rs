@@ -71,3 +71,47 @@ fn a_closed_frontend_keeps_its_backends_and_networks() {
     ]);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A TCP frontend with a backend of these lines.
+fn tcp(lines: &str) -> String {
+    format!("defaults\n mode tcp\nfrontend f\n bind :5000\n default_backend b\nbackend b\n{lines}\n")
+}
+
+#[test]
+fn members_are_checked_as_haproxy_does_or_not_served() {
+    let two = |one: &str, two: &str| format!(" server a 10.0.0.1:1 {one}\n server b 10.0.0.2:1 {two}");
+    for (lines, expected, absent) in [
+        (
+            " option httpchk GET /primary\n".to_owned() + &two("check port 8008", "check port 8009"),
+            "# Nothing could be translated.",
+            "",
+        ),
+        (" option httpchk GET /primary\n".to_owned() + &two("check port 8008", "check"), "# Nothing", ""),
+        (
+            " option httpchk GET /primary\n".to_owned() + &two("check port 8008", "check port 8008"),
+            "health-check-port: \"8008\"",
+            "",
+        ),
+        (two("check port 8008", "check port 8009"), "type: LoadBalancer", "health-check-port"),
+        (
+            " option httpchk GET /healthz\n".to_owned()
+                + &two("check check-ssl verify none", "check check-ssl"),
+            "type: LoadBalancer",
+            "health-check",
+        ),
+        (
+            " option httpchk GET /healthz\n option ssl-hello-chk\n".to_owned() + &two("check", "check"),
+            "type: LoadBalancer",
+            "health-check",
+        ),
+    ] {
+        let (folder, report) = imported("haproxy", &tcp(&lines));
+        let text = folder.printed();
+        assert!(text.contains(expected) && (absent.is_empty() || !text.contains(absent)), "{lines}:\n{text}");
+        assert_eq!(report.is_whole(), expected.starts_with("health"), "{lines}");
+    }
+    let web = "defaults\n mode http\nlisten l\n bind :80\n option httpchk GET /a\n server a 10.0.0.1:1 ssl verify none check check-ssl\n";
+    assert!(printed("haproxy", web).contains("health-check-path: /a"));
+    let (_, report) = imported("haproxy", &tcp(&two("check on-marked-down shutdown-sessions", "check")));
+    assert!(report.why(7).iter().any(|it| it.0 == Verdict::LeftOut), "{:?}", report.why(7));
+}
