@@ -8,7 +8,7 @@ use super::{
     super::report::Report,
     context::{Context, Scopes},
     parse::Directive,
-    words::{Class, class, lets_pass},
+    words::{lets_pass, protects},
 };
 
 /// Who may ask.
@@ -43,8 +43,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
         }
     }
     for it in scopes.everywhere() {
-        if let Class::Protects(why) = class(&it.name)
-            && it.arg(0) != "off"
+        if let Some(why) = protects(it)
             && is_in_force(scopes, &it.name, it)
         {
             report.closed(&it.place, why);

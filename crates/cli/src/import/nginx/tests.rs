@@ -1,3 +1,4 @@
+mod exact;
 mod open;
 
 use super::super::{

@@ -25,7 +25,8 @@ const READ: &str = "server listen server_name location upstream proxy_pass grpc_
     proxy_ssl_verify proxy_ssl_name proxy_ssl_server_name proxy_ssl_trusted_certificate set_real_ip_from real_ip_header \
     try_files root alias proxy_timeout proxy_protocol ssl_preread proxy_ssl proxy_redirect map http2 include internal";
 
-const NO_EFFECT: [(&str, &str); 12] = [
+const NO_EFFECT: [(&str, &str); 13] = [
+    ("proxy_pass_header grpc_pass_header", "Seaway passes on all headers of responses"),
     (
         "user pid daemon master_process worker_processes worker_connections worker_rlimit_nofile worker_cpu_affinity \
          worker_priority worker_shutdown_timeout worker_rlimit_core working_directory pcre_jit thread_pool timer_resolution \
@@ -75,7 +76,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
     (
         "server_tokens merge_slashes absolute_redirect port_in_redirect server_name_in_redirect msie_padding msie_refresh \
          ignore_invalid_headers underscores_in_headers http2_push_preload etag if_modified_since max_ranges default_type types charset \
-         source_charset variables_hash",
+         override_charset charset_types source_charset variables_hash",
         "this directive does not change what Seaway answers or forwards",
     ),
     (
@@ -117,7 +118,7 @@ const LEFT_OUT: [(&str, &str); 14] = [
         "`frontDoor.pages` in seaway.yaml has a page for each error that Seaway answers itself",
     ),
     (
-        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified ssi addition_types add_before_body add_after_body",
+        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified ssi ssi_types addition_types add_before_body add_after_body",
         "Seaway does not change bodies: let the backend do it",
     ),
     ("mirror mirror_request_body", "write an HTTPRoute with the filter RequestMirror (docs/manifests.md)"),
@@ -221,7 +222,7 @@ const PASS: &str = "add_header add_trailer access_log break expires gzip gzip_ty
 /// Whether a directive refuses no request, and sends none elsewhere.
 pub(super) fn lets_pass(it: &Directive) -> bool {
     let is_listed = PASS.split_whitespace().any(|of| of == it.name);
-    it.block.is_none() && (is_listed || matches!(class(&it.name), Class::NoEffect(_)))
+    it.block.is_none() && !withholds(it) && (is_listed || matches!(class(&it.name), Class::NoEffect(_)))
 }
 
 /// Whether the text of a snippet in a server or a location refuses no request, and sends none elsewhere; else the directive
@@ -240,6 +241,23 @@ pub(in crate::import) fn may_refuse(text: &str) -> Option<String> {
         _ => lets_pass(it),
     };
     parsed.directives.iter().find(|it| !is_harmless(it)).map(Directive::written)
+}
+
+/// Members of nginx do not get what the client sent.
+const WITHHOLDS: &str =
+    "Seaway forwards the headers and the body of a request, so that members would get what nginx withholds";
+
+fn withholds(it: &Directive) -> bool {
+    matches!(&*it.name, "proxy_pass_request_headers" | "proxy_pass_request_body") && it.arg(0) == "off"
+}
+
+/// Why a directive closes what it is about.
+pub(super) fn protects(it: &Directive) -> Option<&'static str> {
+    match class(&it.name) {
+        _ if withholds(it) => Some(WITHHOLDS),
+        Class::Protects(why) if it.arg(0) != "off" => Some(why),
+        _ => None,
+    }
 }
 
 pub(super) fn class(name: &str) -> Class {
@@ -275,6 +293,7 @@ pub(super) fn class(name: &str) -> Class {
 /// Reports a directive that needs no reading.
 pub(super) fn report_unread(it: &Directive, report: &mut Report) {
     match class(&it.name) {
+        _ if withholds(it) => report.closed(&it.place, WITHHOLDS),
         Class::Read => report.left_out(&it.place, "Seaway does not read this directive in this block"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),
         Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => {
