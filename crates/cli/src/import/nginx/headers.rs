@@ -35,7 +35,7 @@ const MOST: usize = 16;
 pub(super) fn headers(scopes: &Scopes<'_>, report: &mut Report) -> Headers {
     let mut headers = Headers::default();
     for it in scopes.all(&["proxy_set_header", "grpc_set_header"]) {
-        request(it, &mut headers, report);
+        request(it, scopes, &mut headers, report);
     }
     for it in scopes.all(&["add_header"]) {
         response(it, &mut headers, report);
@@ -49,10 +49,44 @@ pub(super) fn headers(scopes: &Scopes<'_>, report: &mut Report) -> Headers {
     headers
 }
 
-fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
+/// Whether the ports of a server have TLS: `[true]`, `[false]`, or both.
+fn ports(scopes: &Scopes<'_>) -> Vec<bool> {
+    let all_ssl = scopes.argument("ssl") == "on";
+    let listens = scopes.everywhere().filter(|it| it.name == "listen");
+    let mut found: Vec<bool> = listens.map(|it| all_ssl || it.args.iter().any(|it| it == "ssl")).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn request(it: &Directive, scopes: &Scopes<'_>, headers: &mut Headers, report: &mut Report) {
     let (name, value) = (it.arg(0), it.arg(1));
     let lower = name.to_ascii_lowercase();
-    match (lower.as_str(), value) {
+    let before = (headers.request.set.len(), headers.request.remove.len());
+    changed(it, scopes, (&lower, value), headers, report);
+    let is_changed = before != (headers.request.set.len(), headers.request.remove.len());
+    if is_changed
+        && name.contains('-')
+        && lower != "accept-encoding"
+        && scopes.argument("underscores_in_headers") != "on"
+    {
+        let why = format!(
+            "a client may send it as {}, which Seaway forwards and nginx drops: members that read both names as one (CGI, WSGI, PHP) have to refuse it",
+            name.replace('-', "_")
+        );
+        report.differs(&it.place, &why);
+    }
+}
+
+fn changed(
+    it: &Directive,
+    scopes: &Scopes<'_>,
+    (lower, value): (&str, &str),
+    headers: &mut Headers,
+    report: &mut Report,
+) {
+    let name = it.arg(0);
+    match (lower, value) {
         ("host", "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port") => {
             headers.host = SentHost::Client
         }
@@ -64,12 +98,11 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
             report.left_out(&it.place, "members get the Host that the client sent, or a fixed one")
         }
         ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr") => {}
-        (
-            "x-forwarded-proto",
-            "$scheme" | "$http_x_forwarded_proto" | "$proxy_x_forwarded_proto" | "https",
-        ) => {}
-        ("x-forwarded-host", "$host" | "$http_host" | "$server_name" | "$host:$server_port") => {}
-        ("x-forwarded-port", "$server_port" | "443" | "80") => {}
+        ("x-forwarded-proto", "$scheme") => {}
+        ("x-forwarded-proto", "https") | ("x-forwarded-port", "443") if ports(scopes) == [true] => {}
+        ("x-forwarded-proto", "http") | ("x-forwarded-port", "80") if ports(scopes) == [false] => {}
+        ("x-forwarded-host", "$host" | "$http_host" | "$host:$server_port") => {}
+        ("x-forwarded-port", "$server_port") => {}
         ("x-request-id", "$request_id") => {}
         // WebSockets: asked for by the client, and passed on.
         ("upgrade", "$http_upgrade") => {}
@@ -80,15 +113,15 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
                 || value.starts_with("$connection")
                 || value.starts_with("$http_connection") => {}
         ("accept-encoding", "") => headers.request.remove.push("Accept-Encoding".to_owned()),
-        (_, value)
-            if value.starts_with("$http_")
-                && value.trim_start_matches("$http_").replace('_', "-") == lower => {}
         // Seaway sets these itself, and lets no client do it.
         ("x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port", value)
             if value.contains('$') =>
         {
-            report.differs(&it.place, "Seaway sets this header without a setting: docs/http.md");
+            report.differs(&it.place, "Seaway sets this header to a value of its own; that of a proxy before it counts if it is in frontDoor.trusted (docs/http.md)");
         }
+        (_, value)
+            if value.starts_with("$http_")
+                && value.trim_start_matches("$http_").replace('_', "-") == lower => {}
         ("connection" | "upgrade" | "te" | "transfer-encoding" | "content-length" | "keep-alive", value)
             if value.contains('$') =>
         {

@@ -17,3 +17,30 @@ fn what_nginx_withholds_from_members_closes() {
         assert!(around.contains("Closed, requests get 403"), "{around}");
     }
 }
+
+#[test]
+fn fixed_headers_are_sent_and_others_are_named() {
+    for (listen, line, expected) in [
+        ("80", "X-Forwarded-Proto https", "set: [{name: X-Forwarded-Proto, value: https}]"),
+        ("80", "X-Forwarded-Port 443", "set: [{name: X-Forwarded-Port, value: \"443\"}]"),
+        ("80", "X-Forwarded-Proto $scheme", "seaway.dev/host: shop.example/"),
+        ("443 ssl", "X-Forwarded-Proto https", ""),
+    ] {
+        let of = server(&format!("location / {{ proxy_set_header {line}; {TO} }}"));
+        let of =
+            of.replace("listen 80", &format!("ssl_certificate a; ssl_certificate_key b; listen {listen}"));
+        let text = printed("nginx", &of);
+        assert!(text.contains(expected), "{line}:\n{text}");
+        assert!(!expected.is_empty() || !text.contains("X-Forwarded"), "{line}:\n{text}");
+    }
+    let named = |lines: &str, line: &str, verdict: Verdict, what: &str| {
+        let of = format!("server {{ listen 80; {lines} location / {{ {TO}\nproxy_set_header {line};\n}} }}");
+        let (_, report) = imported("nginx", &of);
+        report.why(2).iter().any(|it| it.0 == verdict && it.1.contains(what))
+    };
+    assert!(named("", "X-Forwarded-Proto $http_x_forwarded_proto", Verdict::Differs, "frontDoor.trusted"));
+    for line in ["X-Real-IP $remote_addr", "X-Auth-User \"\"", "X-A b"] {
+        assert!(named("", line, Verdict::Differs, "a client may send it as X_"), "{line}");
+        assert!(!named("underscores_in_headers on;", line, Verdict::Differs, "a client"), "{line}");
+    }
+}
