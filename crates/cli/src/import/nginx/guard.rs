@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    super::{proxy::Route, report::DirectiveLocation},
+    super::{
+        proxy::{Host, Route},
+        report::DirectiveLocation,
+    },
     access::believed,
     context::Context,
     http::RoutedServer,
@@ -79,4 +82,26 @@ pub(super) fn lost_names(ready: &mut [RoutedServer<'_, '_>], context: &mut Conte
         it.closed.get_or_insert_with(|| why.clone());
         it.served.routes.iter_mut().for_each(|it| it.close(&why));
     }
+}
+
+/// The name of a server for all other names that redirects to its own: `https://$server_name$request_uri`. `kept`: the
+/// redirect is that of its routes, which keeps the host.
+pub(super) fn named(it: &RoutedServer<'_, '_>, kept: bool, context: &mut Context) -> Option<String> {
+    let names = |it: &Directive| it.args.iter().any(|it| it.contains("://$server_name"));
+    let is_redirect = |it: &Directive| matches!(&*it.name, "return" | "rewrite") && names(it);
+    let block = it.server.block;
+    let within = block.iter().filter(|it| matches!(&*it.name, "location" | "if"));
+    let found =
+        block.iter().chain(within.flat_map(|it| it.block.iter().flatten())).find(|it| is_redirect(it));
+    let (Some(found), Some(Host::Exact(name)), true) = (found, it.server.names.hosts.first(), it.is_default)
+    else {
+        return None;
+    };
+    if kept {
+        context.report.differs(
+            &found.place,
+            "requests for other host names are redirected to https at the same host, and not at $server_name",
+        );
+    }
+    Some(name.clone())
 }

@@ -386,11 +386,13 @@ fn emit(
     let is_served_by_tls =
         if it.is_default { any_tls } else { hosts.iter().all(|it| tls_hosts.contains(it)) };
     let https = (it.tls && (!it.plain || it.served.to_https)).then_some(true);
+    let named = guard::named(it, it.tls || is_served_by_tls, context);
     if it.served.to_https && !it.tls && !is_served_by_tls {
         // Something else ends TLS for it.
         for hosts in &sets {
             let condition = Condition { hosts: hosts.clone(), ..Condition::default() };
-            let to = Redirect { scheme: Some("https"), code: 301, ..Redirect::default() };
+            let host = named.clone().filter(|_| hosts.is_empty());
+            let to = Redirect { scheme: Some("https"), host, code: 301, ..Redirect::default() };
             let mut route = Route::new(it.server.directive.place.clone(), condition, Target::Redirect(to));
             route.closed.clone_from(&it.closed);
             context.proxy.routes.push(route);

@@ -44,3 +44,13 @@ fn fixed_headers_are_sent_and_others_are_named() {
         assert!(!named("underscores_in_headers on;", line, Verdict::Differs, "a client"), "{line}");
     }
 }
+
+#[test]
+fn a_default_server_redirects_to_its_own_name() {
+    let of = "server { listen 80 default_server; server_name git.example; return 301 https://$server_name$request_uri; }\n\
+              server { listen 443 ssl; server_name git.example; ssl_certificate a; ssl_certificate_key b; location / { proxy_pass http://10.0.0.1:1; } }";
+    let text = printed("nginx", of);
+    assert!(text.contains("hostname: git.example, scheme: https, statusCode: 301"), "{text}");
+    let text = printed("nginx", &of.replace("https://$server_name", "https://$host"));
+    assert!(text.contains("{scheme: https, statusCode: 301}"), "{text}");
+}
