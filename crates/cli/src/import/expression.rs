@@ -62,8 +62,10 @@ pub(super) fn has_top_level_bar(text: &str) -> bool {
 }
 
 /// Escapes that no client needs: nginx undoes them before it compares, so that such a path may be any. It refuses zero bytes.
-pub(super) fn needless_escapes() -> String {
-    format!("{REST}%(?:0[0aA]|2[dDeEfF]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE]){REST}")
+/// `with_slash`: `%2F` as well, which names with a slash need.
+pub(super) fn needless_escapes(with_slash: bool) -> String {
+    let signs = if with_slash { "dDeEfF" } else { "dDeE" };
+    format!("{REST}%(?:0[0aA]|2[{signs}]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE]){REST}")
 }
 
 #[cfg(test)]

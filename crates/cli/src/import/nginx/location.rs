@@ -96,6 +96,11 @@ fn collect<'d>(
             _ if path.starts_with('@') => Kind::Named,
             _ => Kind::Prefix,
         };
+        if matches!(kind, Kind::Exact | Kind::Priority | Kind::Prefix) && !path.starts_with('/') {
+            context.report.no_effect(&it.place, "no request has a path that begins so");
+            cover(inner, context);
+            continue;
+        }
         let scopes = scopes.within(inner);
         let around: Vec<usize> = inside.iter().copied().chain([found.len()]).collect();
         found.push(Location {
@@ -190,13 +195,13 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         routes.push((route, headers.hsts));
     }
     let mut all = Vec::new();
-    let refused = spellings.expressions();
-    if !refused.is_empty() {
-        context.report.differs(
-            &server.directive.place,
-            "nginx compares decoded paths, and access to some paths is restricted here: requests with needless %-escapes in their paths, or with // in a restricted one, get 403",
+    if let Some(which) = spellings.described() {
+        let why = format!(
+            "nginx compares decoded paths, and access to some paths is restricted here: requests with {which} get 403, and so do those with // in a restricted path"
         );
+        context.report.differs(&server.directive.place, &why);
     }
+    let refused = spellings.expressions();
     for text in refused {
         let condition = Condition { path: PathRule::Regex(text), ..Condition::default() };
         let mut route = Route::new(server.directive.place.clone(), condition, Target::Nothing);

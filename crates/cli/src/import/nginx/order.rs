@@ -180,6 +180,31 @@ pub(super) fn merged(text: &str) -> (String, bool) {
     (made, is_unsure)
 }
 
+/// Whether a slash may be where an expression has another sign: it is sent as `/` or as `%2F`, which is three letters.
+fn may_match_slash(text: &str) -> bool {
+    let mut rest = text.chars().peekable();
+    while let Some(it) = rest.next() {
+        let is_one = match it {
+            '\\' => rest.next().is_some_and(|it| it.is_ascii_alphanumeric() && !"dw".contains(it)),
+            '.' => true,
+            '[' => {
+                let class: String = rest.by_ref().take_while(|it| *it != ']').collect();
+                !class.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
+                    || class.is_empty()
+                    || class.starts_with('-')
+                    || class.contains("--")
+            }
+            _ => false,
+        };
+        // Of any number of letters, three are some as well.
+        let is_many = rest.peek().is_some_and(|it| "*+".contains(*it)) && it != '\\';
+        if is_one && !(it == '.' && is_many) {
+            return true;
+        }
+    }
+    false
+}
+
 /// Spellings of protected paths that get 403, because their own routes do not match them.
 #[derive(Default)]
 pub(super) struct Spellings {
@@ -215,9 +240,27 @@ impl Spellings {
                 && (it != '\\' || (next != 's' && (next.is_ascii_alphanumeric() || "/._~-".contains(next))));
         }
         self.all.insert(match is_usual {
-            true => needless_escapes(),
+            true => needless_escapes(location.kind != Kind::Regex || may_match_slash(&location.path)),
             false => format!("{REST}%{REST}"),
         });
+    }
+
+    /// Which requests these are, for people.
+    pub(super) fn described(&self) -> Option<String> {
+        let (any, slash, usual) = (format!("{REST}%{REST}"), needless_escapes(true), needless_escapes(false));
+        let has = |it: &String| self.all.contains(it);
+        let escapes = match () {
+            () if has(&any) => "any % in their paths, also %20 and %2F",
+            () if has(&slash) => {
+                "%2F in their paths, or an escape of a letter, a digit or one of - . _ ~ (%2D %2E %5F %7E %61 and so on)"
+            }
+            () if has(&usual) => {
+                "an escape of a letter, a digit or one of - . _ ~ in their paths (%2D %2E %5F %7E %61 and so on)"
+            }
+            () if self.all.is_empty() => return None,
+            () => "// in the restricted part of their paths",
+        };
+        Some(escapes.to_owned())
     }
 
     /// One expression for each slash that may be two; the path as it stands is no match.

@@ -54,3 +54,32 @@ fn a_default_server_redirects_to_its_own_name() {
     let text = printed("nginx", &of.replace("https://$server_name", "https://$host"));
     assert!(text.contains("{scheme: https, statusCode: 301}"), "{text}");
 }
+
+#[test]
+fn escapes_are_refused_where_a_protected_path_may_be_meant() {
+    for (expression, slash, said) in [
+        ("\\.bak$", false, "an escape of a letter"),
+        ("^/a.*\\.bak$", false, "an escape of a letter"),
+        ("^/a/[a-z0-9]+x$", false, "an escape of a letter"),
+        ("^/a.b$", true, "%2F in their paths"),
+        ("^/a[^b]b$", true, "%2F in their paths"),
+        ("^/a\\Wb$", true, "%2F in their paths"),
+        ("^/a b$", true, "any % in their paths"),
+    ] {
+        let of = server(&format!("location / {{ {TO} }} location ~ \"{expression}\" {{ deny all; }}"));
+        let (folder, report) = imported("nginx", &of);
+        let text = folder.printed();
+        let refuses = text.contains("2[dDeEfF]") || text.contains("value: \"(?s-u:.)*%(?s-u:.)*\"");
+        assert_eq!(refuses, slash, "{expression}:\n{text}");
+        assert!(report.why(1).iter().any(|it| it.1.contains(said)), "{expression}: {:?}", report.why(1));
+    }
+}
+
+#[test]
+fn what_no_request_has_closes_nothing() {
+    for lines in ["location (foo) { alias /x/; deny all; }", "ssi_types text/plain;", "override_charset on;"]
+    {
+        let text = printed("nginx", &server(&format!("location / {{ {TO} }} {lines}")));
+        assert!(!text.contains("255.255.255.255"), "{lines} closes:\n{text}");
+    }
+}
