@@ -144,12 +144,6 @@ impl<'s> Context<'s> {
         condition::acls(self.lineage(section).into_iter().rev())
     }
 
-    /// `option NAME` of the section or its defaults.
-    fn option(&self, section: &'s Section, name: &str) -> Option<&'s Line> {
-        let is = |it: &&'s Line| it.word(0) == "option" && it.word(1) == name;
-        self.lineage(section).into_iter().find_map(|it| it.lines.iter().find(is))
-    }
-
     /// A `timeout`, in milliseconds.
     fn timeout(&self, section: &'s Section, name: &str) -> Option<u64> {
         let of =

@@ -89,9 +89,11 @@ impl Report {
         for place in unread {
             self.left_out(&place, "Seaway does not read this directive in this block");
         }
-        // What is said of it says that it was read.
+        // What is said of it says that it was read, and that it has an effect.
         for entries in self.entries.values_mut().filter(|it| it.len() > 1) {
             entries.retain(|it| it.verdict != Verdict::Translated);
+            let has_effect = entries.iter().any(|it| it.verdict != Verdict::NoEffect);
+            entries.retain(|it| !has_effect || it.verdict != Verdict::NoEffect);
         }
     }
 
@@ -113,7 +115,7 @@ impl Report {
         let mut lines = Vec::new();
         let mut sections = vec![
             (
-                "Access restrictions that are not translated (the routes answer 403; to open one, remove its annotation seaway.dev/source-ranges: 255.255.255.255/32):",
+                "Not translated, and closed (the routes answer 403; to open one, remove its annotation seaway.dev/source-ranges: 255.255.255.255/32):",
                 Verdict::Closed,
             ),
             ("Not translated:", Verdict::LeftOut),

@@ -83,6 +83,12 @@ impl Folder {
             }
             done.push_str(&format!("wrote {}\n", path.display()));
         }
+        if self.manifests.is_empty() {
+            done.push_str(
+                "No manifest is written, because nothing to serve could be translated: see the report.",
+            );
+            return Ok(done);
+        }
         let with = match self.config {
             Some(_) => format!(" --config {}", config.display()),
             None => String::new(),

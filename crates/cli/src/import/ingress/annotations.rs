@@ -200,6 +200,8 @@ fn of_nginx(
                 "rate limits are not imported, so the route is closed (403): set seaway.dev/requests-per-second-per-client, then remove seaway.dev/source-ranges"
             } else if name == "denylist-source-range" {
                 "deny lists are not imported, so the route is closed (403): list these networks in seaway.dev/denied-source-ranges, then remove seaway.dev/source-ranges"
+            } else if name.starts_with("auth-tls-") {
+                "client certificates are not imported, so the host is closed (403): set frontDoor.tls.clients in seaway.yaml, which is for all hosts, then remove seaway.dev/source-ranges"
             } else {
                 "authentication is not imported, so the route is closed (403): set seaway.dev/basic-auth or seaway.dev/forward-auth, then remove seaway.dev/source-ranges"
             });
