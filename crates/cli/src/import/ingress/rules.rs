@@ -83,7 +83,7 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             }
             None => context.report.left_out(
                 &at,
-                "without a secretName, ingress-nginx shows a certificate of its own, and Seaway has none: requests without TLS are redirected to https, which is served as soon as the front door has a certificate (`frontDoor: {certificates: …}` in seaway.yaml, or a secretName)",
+                "without a secretName, ingress-nginx redirects to https and shows a certificate of its own, and Seaway has none: requests are answered over http until the front door has a certificate (`frontDoor: {certificates: …}` in seaway.yaml, or a secretName), and redirected from then on",
             ),
         }
     }

@@ -325,7 +325,7 @@ fn a_replaced_prefix_does_not_come_before_expressions() {
 }
 
 #[test]
-fn tls_without_a_secret_is_not_served_in_plain_text() {
+fn tls_without_a_secret_is_redirected_once_there_is_a_certificate_and_named() {
     let of = ingress("", "/", "Prefix").replace(", secretName: t", "");
     let (folder, report) = imported("ingress", &of);
     let text = folder.printed();

@@ -67,7 +67,7 @@ fn request(it: &Directive, scopes: &Scopes<'_>, headers: &mut Headers, report: &
     let is_changed = before != (headers.request.set.len(), headers.request.remove.len());
     if is_changed
         && name.contains('-')
-        && lower != "accept-encoding"
+        && !["accept-encoding", "content-length", "transfer-encoding", "keep-alive"].contains(&&*lower)
         && scopes.argument("underscores_in_headers") != "on"
     {
         let why = format!(
