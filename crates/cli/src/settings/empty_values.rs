@@ -181,6 +181,7 @@ mod tests {
                 "frontDoor: {tls: {clients: {authorities: ca.pem, required: }}}",
                 "1: frontDoor.tls.clients.required",
             ),
+            ("frontDoor:\n  tls:\n#    clients: {authorities: ca.pem}\n", "2: frontDoor.tls"),
             ("frontDoor:\n  trusted: ~\n", "2: frontDoor.trusted"),
             ("frontDoor:\n  trusted:\n  - 10.0.0.0/8\n  - # 10.1.0.0/16\n", "4: frontDoor.trusted[1]"),
             ("frontDoor: {addresses: }", "1: frontDoor.addresses"),
@@ -208,7 +209,7 @@ mod tests {
         for (text, place) in [
             ("host:\n# name: a\n", "1: host"),
             ("log: {level: }", "1: log.level"),
-            ("frontDoor: {tls: }", "1: frontDoor.tls"),
+            ("frontDoor: {certificates: }", "1: frontDoor.certificates"),
             (
                 "frontDoor:\n  entrances:\n  - {name: a, port: 1, tls: {port: 2}, pages: }\n",
                 "3: frontDoor.entrances[0].pages",
