@@ -260,7 +260,7 @@ fn the_example_configuration_is_accepted_and_a_wrong_one_is_refused_with_its_lin
         ),
         (
             "frontDoor: {certificates: [{cert: none.pem, key: none.key}]}\n",
-            "none.key cannot be read: No such file",
+            "none.pem cannot be read: No such file",
         ),
     ] {
         let wrong = run(&["config", "--check", path(&folder.config(text))]);
