@@ -138,6 +138,8 @@ fn metrics_parse_and_their_labels_are_bounded() {
         assert_eq!(value("seaway_traffic_bytes", "direction=in,protocol=udp"), 4000.0 * 812.0);
         assert_eq!(value("seaway_refused", "protocol=tcp,reason=source"), 15.0);
         assert_eq!(value("seaway_connect_errors", "protocol=udp"), 3.0);
+        assert_eq!(value("seaway_check_failures", "protocol=tcp"), 156.0);
+        assert_eq!(families["seaway_check_failures"].0, "counter");
         assert_eq!(value("seaway_members", "state=down"), 1.0);
         assert_eq!(value("seaway_listeners", "state=failed"), 1.0);
         assert_eq!(value("seaway_problems", "reason=NoEndpoints"), 1.0);
