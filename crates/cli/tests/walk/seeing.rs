@@ -83,6 +83,37 @@ fn logs_in_json_are_one_object_a_line() {
 }
 
 #[test]
+fn connections_are_written_down_as_the_configuration_says() {
+    let backend = Backend::start("a");
+    let setup = Setup::new()
+        .config("accessLog: {format: json, to: access.log}\n")
+        .write("shop.yaml", &Service::tcp("shop", 8080).to(backend.at).text());
+    let path = setup.folder.0.path().join("access.log");
+    let seaway = setup.start();
+    let mut talk = Talk::open(seaway.at(8080)).expect("served");
+    talk.echo(b"hello").expect("echoed");
+    drop(talk);
+    let mut lines = Vec::new();
+    until("a line is there", || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        lines = text.lines().map(str::to_owned).collect();
+        text.ends_with('\n')
+    });
+    let line: Value = serde_json::from_str(&lines[0]).expect("an object");
+    let (address, member) = (seaway.at(8080).to_string(), backend.at.to_string());
+    for (key, value) in [
+        ("protocol", "tcp"),
+        ("client", "127.0.0.1"),
+        ("address", &address),
+        ("listener", "default/shop:main"),
+        ("member", &member),
+    ] {
+        assert_eq!(line[key], value, "{key}: {line}");
+    }
+    assert_eq!((&line["received"], lines.len()), (&Value::from(5), 1), "{lines:?}");
+}
+
+#[test]
 fn traffic_is_counted_in_haproxys_columns() {
     let backend = Backend::start("a");
     let seaway = Setup::new().write("shop.yaml", &Service::tcp("shop", 8080).to(backend.at).text()).start();
