@@ -15,7 +15,12 @@ use crate::{args::Output, output};
 
 pub(super) fn print(process: &ControlClient, form: Output) -> Result<ExitCode> {
     let (server, view) = process.status_page()?;
-    let weights = process.ask(&Request::Weights)?.weights;
+    let weights = match process.ask(&Request::Weights) {
+        Ok(reply) => reply.weights,
+        // It takes no commands any more, and still says which connections it waits for.
+        Err(_) if view.readiness == Readiness::Stopping => MemberWeights::default(),
+        Err(error) => return Err(error),
+    };
     match form {
         Output::Table => {
             let pages: Vec<String> = server.status_page.iter().map(|at| format!("http://{at}/")).collect();

@@ -125,6 +125,39 @@ fn a_drained_member_gets_no_new_clients_keeps_those_it_has_and_comes_back_when_i
 }
 
 #[test]
+fn the_status_is_there_for_scripts_and_fails_once_the_process_stops() {
+    let Scene { alice, bob: _bob, mut seaway } = scene();
+    let talk = open_to(&seaway, "alice");
+    done(&seaway, &["weight", "alice", "3"]);
+    let status = || {
+        let output = say(&seaway, &["status", "-o", "json"]);
+        let told = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        (output.status.code(), told.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+    };
+    let (code, told) = status();
+    assert_eq!((code, &told["view"]["readiness"]["state"]), (Some(0), &"ready".into()), "{told}");
+    let manifests = told["server"]["manifests"].as_str().expect("a folder");
+    assert!(manifests.ends_with("/manifests"), "{manifests}");
+    let services = told["view"]["services"].as_array().expect("a list");
+    assert!(services.iter().any(|it| it["namespace"] == "default" && it["name"] == "shop"), "{told}");
+    assert_eq!(told["weights"][0]["weight"], 3, "{told}");
+    assert!(told["weights"].to_string().contains(&alice.at.to_string()), "{told}");
+
+    // It waits for who is connected, and takes no commands.
+    seaway.signal(Signal::SIGTERM);
+    until("it stops", || seaway.get("/ready").is_ok_and(|(status, _)| status == 503));
+    let socket = seaway.folder.state().join("control.sock");
+    until("it takes no commands", || std::os::unix::net::UnixStream::connect(&socket).is_err());
+    let (code, told) = status();
+    assert_eq!((code, &told["view"]["readiness"]["state"]), (Some(1), &"stopping".into()), "{told}");
+    let shown = say(&seaway, &["status"]);
+    assert!(shown.status.code() == Some(1) && stdout(&shown).contains(", stopping, "), "{shown:?}");
+    drop(talk);
+    assert!(seaway.wait().success());
+    assert_eq!(say(&seaway, &["status"]).status.code(), Some(1));
+}
+
+#[test]
 fn what_is_set_outlives_a_restart_and_a_death() {
     let Scene { bob, seaway, alice } = scene();
     done(&seaway, &["drain", &alice.at.to_string()]);
