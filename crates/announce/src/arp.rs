@@ -10,6 +10,9 @@ use std::{fmt, fs, io};
 
 use crate::Link;
 
+/// What sets the kernel's own defaults for all interfaces, to be typed as root.
+pub const ARP_DEFAULTS: &str = "sysctl -w net.ipv4.conf.all.arp_ignore=0 net.ipv4.conf.all.arp_announce=0";
+
 /// The settings, where the kernel keeps them.
 #[derive(Clone, Debug)]
 pub struct ArpSettings {

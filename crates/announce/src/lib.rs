@@ -41,7 +41,7 @@ mod steering;
 mod uapi;
 mod watch;
 
-pub use arp::{ArpSettings, EnforcedSettings, Setting, UnmetSetting};
+pub use arp::{ARP_DEFAULTS, ArpSettings, EnforcedSettings, Setting, UnmetSetting};
 pub use conflict::{Conflict, WantedSocket, overlaps};
 pub use diag::{Listener, SocketDiagnostics};
 pub use divert::{UNDIVERT, divert};

@@ -16,7 +16,8 @@ use std::{
 
 use ipnet::IpNet;
 use seaway_announce::{
-    AddOutcome, ArpSettings, Error, Links, ObservedLinks as Kernel, RemovableAddress, Steering, UnmetSetting,
+    ARP_DEFAULTS, AddOutcome, ArpSettings, Error, Links, ObservedLinks as Kernel, RemovableAddress, Steering,
+    UnmetSetting,
 };
 use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
@@ -199,14 +200,23 @@ impl Presence {
         }
     }
 
-    /// Takes away whatever is ours: at a clean stop, never at a hand-over.
+    /// Takes away whatever is ours: at a clean stop, never at a hand-over. The ARP settings stay, because it is not known who else
+    /// needs them by now.
     pub fn clear(&self) -> Result<(), Error> {
         let mut links = Links::open()?;
+        let mut needed_arp_settings = false;
         for held in self.ours(&links.observe()?) {
             links.remove(&held)?;
             info!(address = %held.ip(), "address removed from lo");
+            needed_arp_settings |= held.ip().is_ipv4();
         }
         self.guarding.iter().for_each(FirewallGuard::clear);
+        if needed_arp_settings {
+            info!(
+                "arp_ignore and arp_announce stay set: another program may need them, such as kube-proxy with strictARP. If none \
+                 does, this sets the kernel's defaults, as root: {ARP_DEFAULTS}"
+            );
+        }
         Ok(())
     }
 

@@ -137,10 +137,23 @@ fn clients_outside_reach_addresses_of_a_pool_and_a_clean_stop_takes_only_ours_aw
             assert_eq!(answer.expect("answered"), b"u x", "{ip}");
         }
         assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
-        assert!(seaway.stop().success());
+        let mut seaway = seaway;
+        seaway.signal(Signal::SIGTERM);
+        assert!(seaway.wait().success());
         let left = on_lo();
         assert!(left.contains("198.51.100.1/32"), "{left}");
         assert!(!left.contains("192.0.2.") && !left.contains("2001:db8::"), "{left}");
+        // The settings stay, and the log says how to undo them.
+        let mut undo = None;
+        until("the log says what stays", || {
+            undo = seaway.log().lines().find_map(|it| Some(it.split_once("as root: ")?.1.to_owned()));
+            undo.is_some()
+        });
+        command("sh", &["-c", &undo.expect("it was found")]);
+        for setting in ["arp_ignore", "arp_announce"] {
+            let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/all/{setting}"));
+            assert_eq!(text.expect("readable").trim(), "0", "{setting}");
+        }
     });
 }
 
@@ -344,6 +357,10 @@ fn where_there_is_no_pool_the_hosts_own_addresses_are_published_as_they_come_and
             .start();
         for ip in ["10.9.0.1", "fd00:9::1"].map(|it| it.parse::<IpAddr>().expect("an address")) {
             assert!(answers(&outside, (ip, 80).into()), "{ip}: {}", seaway.status());
+        }
+        for loopback in ["127.0.0.1:80", "[::1]:80"] {
+            let at = loopback.parse::<SocketAddr>().expect("an address");
+            assert!(Talk::open(at).is_err(), "programs of this host may listen at {loopback} themselves");
         }
         let later: SocketAddr = "10.9.0.7:80".parse().expect("an address");
         command("ip", &["address", "add", "10.9.0.7/24", "dev", "v0"]);
