@@ -9,7 +9,7 @@ use std::{
 
 use seaway_model::{
     Fact, Kind, Name, ObjectRef,
-    fact::{Endpoint, EndpointAddress, EndpointPort, Endpoints, Labels, Service, ServiceKind},
+    fact::{Endpoint, EndpointAddress, EndpointPort, Endpoints, Labels, Service, ServiceKind, TargetPort},
 };
 use seaway_plan::annotations::{BACKENDS, HEAVIEST, WEIGHT};
 
@@ -93,6 +93,11 @@ fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
             field.invalid(bare, &format!("an IPv6 address before a port stands in brackets: [{ip}]:{port}. If {bare} is the address, write [{bare}]"));
         } else if number.is_none() && is_mixed {
             field.invalid(bare, "must have a port, as others here do: ADDRESS:PORT");
+        } else if let (None, true, Some(TargetPort::Name(name))) = (number, is_one_port, first) {
+            let why = format!(
+                "must have a port, because targetPort is a name ({name}), which no backend has: ADDRESS:PORT, or write a number in targetPort"
+            );
+            field.invalid(bare, &why);
         }
         if number.is_some() && !is_one_port {
             let why = "must have no port, because this Service has several: each uses its own targetPort";
