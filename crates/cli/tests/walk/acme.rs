@@ -23,7 +23,7 @@ use crate::{
     front_door::ask,
     harness::{Folder, Seaway, Setup, own_address, until},
     manifests::Service,
-    tls::{OPEN, Pair, TLS, get, is_served, say, says},
+    tls::{OPEN, Pair, TLS, ask_with_any_certificate, get, is_served, say, says},
 };
 
 const DIRECTORY: u16 = 14_000;
@@ -368,11 +368,35 @@ fn an_authority_that_is_away_keeps_nothing_from_being_served() {
         problem(&seaway)
             .is_some_and(|it| it.starts_with("the certificate was not renewed, and the previous one"))
     });
-    until("it has ended", || {
-        seaway.has_problem("CertificateExpiry") || !is_served(seaway.at(TLS), "shop.example", &root)
-    });
-    // Who does not look at the dates sees the last good one.
+    let last_good = ask_with_any_certificate(seaway.at(TLS), "shop.example").expect("served").0;
+    until("it has ended", || !is_served(seaway.at(TLS), "shop.example", &root));
     assert_eq!(ask(seaway.at(OPEN), "GET", "shop.example/", "").status, 308);
+    // Who does not look at the dates is served by the last good one.
+    let (shown, answer) = ask_with_any_certificate(seaway.at(TLS), "shop.example").expect("served");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(shown == last_good, "another certificate is shown");
+}
+
+#[test]
+fn a_certificate_is_never_ordered_for_a_name_that_only_clients_ask_for() {
+    let Some(authority) = authority(3600) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    authority.lead_to(ip);
+    folder.write("shop.yaml", &shop(&web));
+    let seaway = start(&folder, ip, &authority);
+    let (open, secure, root) = (seaway.at(OPEN), seaway.at(TLS), authority.root());
+    until("it is served by https", || is_served(secure, "shop.example", &root));
+    assert!(!is_served(secure, "other.example", &root), "it has no certificate");
+    for path in ["/", "/.well-known/acme-challenge/x"] {
+        assert_ne!(ask(open, "GET", &format!("other.example{path}"), "").status, 200, "{path}");
+    }
+    // A Service that comes now is certified after whatever else was begun before.
+    let second = Service::web("second").with("host", "second.example").to(web.at);
+    folder.write("second.yaml", &second.text());
+    until("the second is served by https", || is_served(secure, "second.example", &root));
+    let log = fs::read_to_string(authority.folder.path().join("log")).expect("a log");
+    assert!(log.contains("second.example") && !log.contains("other.example"), "{log}");
+    assert_eq!(authority.orders(), 2);
 }
 
 #[test]

@@ -9,8 +9,11 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, ServerConfig, ServerConnection,
+    SignatureScheme, StreamOwned,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 use seaway_testkit::stopwatch::{Stopwatch, median};
 
@@ -108,6 +111,10 @@ fn secure_by(at: SocketAddr, name: &str, trusted: &Pair, own: Option<&Pair>) -> 
             config.with_client_auth_cert(chain, key).expect("its own")
         }
     };
+    shake_hands(at, name, config)
+}
+
+fn shake_hands(at: SocketAddr, name: &str, config: ClientConfig) -> std::io::Result<Secured> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
     let socket = TcpStream::connect_timeout(&at, PATIENCE)?;
@@ -117,6 +124,64 @@ fn secure_by(at: SocketAddr, name: &str, trusted: &Pair, own: Option<&Pair>) -> 
         stream.conn.complete_io(&mut stream.sock)?;
     }
     Ok(stream)
+}
+
+/// Takes any certificate, of whatever date.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, shown, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, shown, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The certificate that is shown to who takes any, and what `https://name/` answers.
+pub(crate) fn ask_with_any_certificate(
+    at: SocketAddr,
+    name: &str,
+) -> std::io::Result<(CertificateDer<'static>, String)> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+    let config = config.expect("versions").dangerous();
+    let config = config.with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+    let mut stream = shake_hands(at, name, config.with_no_client_auth())?;
+    let shown = stream.conn.peer_certificates().expect("it is shown")[0].clone();
+    write!(stream, "GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok((shown, text))
 }
 
 /// What `https://name/path` answers to somebody who trusts only this certificate.
