@@ -5,16 +5,21 @@ use std::{
     os::unix::fs::FileExt,
     path::PathBuf,
     process::Command,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use seaway_testkit::topology::until_within;
+
 use crate::{
-    backends::{Backend, Datagrams, Talk, ask},
+    backends::{Backend, Datagrams, Talk, Web, ask},
     harness::{Seaway, Setup, own_address, until},
     manifests::Service,
+    tls::{Pair, with_door},
 };
 
 const DAY: i64 = 86_400;
+/// The process looks at its clock once a minute.
+const THREE_LOOKS: Duration = Duration::from_secs(180);
 
 /// A clock of its own for one process: the C compiler that Rust needs anyway makes it.
 struct Clock {
@@ -111,4 +116,27 @@ fn a_jump_of_the_clock_ends_nothing_and_begins_nothing() {
     }
     drop(long);
     assert!(seaway.stop().success());
+}
+
+#[test]
+fn a_certificate_whose_day_comes_while_it_runs_is_in_force_without_a_restart() {
+    let clock = Clock::made();
+    let web = Web::start("shop");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let early = Pair::from_then_on(&["shop.example"], now + Duration::from_secs(DAY as u64));
+    let seaway = clock.given_to(
+        with_door("")
+            .write("tls.yaml", &early.secret("shop-tls"))
+            .write("shop.yaml", &Service::web("shop").with("host", "shop.example").to(web.at).text()),
+    );
+    let is_early = || seaway.problems().iter().any(|it| it.1.contains("the certificate is not valid before"));
+    let counted = |state: &str| {
+        let line = format!("seaway_certificates{{state=\"{state}\"}} 1");
+        seaway.get("/metrics").is_ok_and(|(_, metrics)| metrics.lines().any(|it| it == line))
+    };
+    until("it is told", is_early);
+    until("it is counted", || counted("early"));
+    clock.jump(2 * DAY);
+    until_within(THREE_LOOKS, "it is in force", || !is_early() && counted("valid"));
+    assert_eq!(seaway.problems(), []);
 }

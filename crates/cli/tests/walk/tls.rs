@@ -6,6 +6,7 @@ use std::{
     path::Path,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use rustls::{
@@ -39,6 +40,15 @@ impl Pair {
         let names = names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         Pair { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
+    }
+
+    /// One that is valid from then on, since 1970.
+    pub(crate) fn from_then_on(names: &[&str], since: Duration) -> Pair {
+        let names = names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let mut asked = rcgen::CertificateParams::new(names).expect("names");
+        asked.not_before = rcgen::date_time_ymd(1970, 1, 1) + since;
+        let key = rcgen::KeyPair::generate().expect("a key");
+        Pair { chain: asked.self_signed(&key).expect("signed").pem(), key: key.serialize_pem() }
     }
 
     /// Of somebody who has the key.
