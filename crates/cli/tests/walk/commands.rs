@@ -1,14 +1,19 @@
 //! Commands that touch nothing: plan, check, explain, config, help.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    collections::BTreeSet,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    ops::Range,
     os::unix::fs::PermissionsExt,
     process::Stdio,
 };
 
+use seaway_testkit::topology::Running;
+
 use crate::{
-    backends::{Backend, manifest},
-    harness::{Folder, Setup, path, run, seaway, stderr, stdout, until},
+    backends::{Backend, Web, manifest},
+    harness::{Folder, PATIENCE, Setup, path, run, seaway, stderr, stdout, until},
 };
 
 fn endpoint() -> SocketAddr {
@@ -373,11 +378,48 @@ fn check_reads_files_with_the_rights_of_run_and_run_wants_a_folder() {
     assert!(run(&["check", path(&folder.manifests())]).status.success());
 }
 
+/// One that is free now; no other test uses these.
+fn free_port(mut within: Range<u16>) -> u16 {
+    within.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port is free")
+}
+
+#[test]
+fn what_init_writes_is_served_at_localhost_by_the_command_that_it_prints() {
+    let folder = Folder::new();
+    let (port, status) = (free_port(22_000..22_500), free_port(22_500..23_000));
+    let (one, two) = (Web::start("one"), Web::start("two"));
+    let web = folder.0.path().join("web");
+    let backends = format!("{},{}", one.at, two.at);
+    let written = run(&["init", path(&web), "--port", &port.to_string(), "--backends", &backends]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    let next = format!("seaway run {} --address 127.0.0.1", path(&web));
+    assert!(stdout(&written).contains(&next), "{}", stdout(&written));
+    let _served = Running::start(
+        seaway()
+            .args(["run", path(&web), "--address", "127.0.0.1"])
+            .args(["--state-dir", path(&folder.state()), "--status-port", &status.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
+    );
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("localhost", port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let both = BTreeSet::from(["one".to_owned(), "two".to_owned()]);
+    let mut answered = BTreeSet::new();
+    until("both answer", || {
+        answered.extend(ask().ok().and_then(|it| it.lines().last().map(str::to_owned)));
+        answered == both
+    });
+}
+
 #[test]
 fn the_status_page_is_at_the_port_that_a_flag_names() {
-    let Some(port) = (21_000..22_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()) else {
-        panic!("no port is free")
-    };
+    let port = free_port(21_000..22_000);
     let folder = Folder::new();
     let mut child = seaway()
         .args(["run", path(&folder.manifests()), "--state-dir", path(&folder.state())])
