@@ -1,12 +1,13 @@
 //! Who stands behind a Service, in every way to write it.
 
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, UdpSocket},
     time::{Duration, Instant},
 };
 
 use crate::{
-    backends::{Backend, Talk, manifest},
+    backends::{Backend, Datagrams, Talk, Web, ask as ask_by_udp, manifest},
+    front_door::{ask, with_door},
     harness::{Seaway, Setup, own_addresses, until},
     manifests::Service,
 };
@@ -217,4 +218,26 @@ fn backends_in_one_line_are_served_and_followed_and_a_mistake_leaves_them_as_the
     // Without it, nobody answers, and the line to write is told.
     seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &[]));
     until("it is told", || seaway.state()["problems"].to_string().contains("seaway.dev/backends"));
+}
+
+#[test]
+fn backends_in_one_line_are_served_by_udp_and_by_http_of_a_host_and_path() {
+    let (dns, web, other) = (Datagrams::start("u"), Web::start("web"), Web::start("other"));
+    let by_host = |name: &str, host: &str, backends: String| {
+        Service::web(name).with("host", host).with("backends", &backends).text()
+    };
+    let seaway = with_door("")
+        .write("dns.yaml", &Service::udp("dns", 5353).with("backends", &dns.at.to_string()).text())
+        .write("web.yaml", &by_host("web", "shop.example/api", format!("{} name=a weight=2", web.at)))
+        .write("other.yaml", &by_host("other", "shop.example", other.at.to_string()))
+        .start();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    assert_eq!(ask_by_udp(&socket, seaway.at(5353), b"q").expect("answered"), b"u q");
+    for (url, expected) in
+        [("shop.example/api/x", "web"), ("shop.example/", "other"), ("shop.example/apis", "other")]
+    {
+        assert_eq!(ask(seaway.at(8080), "GET", url, "").body, expected, "{url}");
+    }
+    assert_eq!(seaway.member(web.at)["name"], "a");
+    assert_eq!(seaway.problems(), []);
 }

@@ -120,6 +120,30 @@ fn host_names_lead_to_a_service_exactly_or_by_their_end() {
 }
 
 #[test]
+fn a_host_with_a_path_leads_to_a_service_at_that_path_of_that_host_alone() {
+    let web = Web::start("web");
+    let service = Service::web("web").with("host", "shop.example/api");
+    let seaway = with_door("").write("web.yaml", &service.to(web.at).text()).start();
+    for url in ["shop.example/api", "shop.example/api/", "SHOP.example:8080/api/cart?x"] {
+        let answer = get(&seaway, url);
+        assert_eq!((answer.status, answer.body.as_str()), (200, "web"), "{url}");
+    }
+    assert_eq!(asked_for(&web), "GET /api/cart?x HTTP/1.1", "paths of a host stay whole");
+    for url in [
+        "other.example/api",
+        "www.shop.example/api",
+        "shop.example/",
+        "shop.example/apis",
+        "shop.example/web",
+        "any.example/web",
+        "any.example/default/web",
+    ] {
+        assert_eq!(get(&seaway, url).status, 404, "{url}");
+    }
+    assert_eq!(seaway.problems(), []);
+}
+
+#[test]
 fn of_two_that_claim_the_same_the_older_has_it_until_it_goes() {
     let (old, new) = (Web::start("old"), Web::start("new"));
     let born = |name: &str, web: &Web, year: u16| {
