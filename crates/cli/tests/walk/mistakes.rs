@@ -112,6 +112,12 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
         "EndpointSlice half-2 has no port of this Service: its endpoints are not used",
     ),
     (
+        "unnamed.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: unnamed}\nspec:\n  type: LoadBalancer\n  ports:\n  - {port: 89, name: http, targetPort: 8080}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: unnamed-1, labels: {kubernetes.io/service-name: unnamed}}\naddressType: IPv4\nendpoints: [{addresses: [192.0.2.1]}]\nports: [{port: 8080}]\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: unnamed-2\n  labels: {kubernetes.io/service-name: unnamed}\naddressType: IPv4\nendpoints: [{addresses: [192.0.2.2]}]\nports: [{port: 9090}]\n",
+        "unnamed.yaml:23:",
+        "EndpointSlice unnamed-2 has no port of this Service: its endpoints are not used",
+    ),
+    (
         "weight.yaml",
         "apiVersion: v1\nkind: Service\nmetadata: {name: heavy}\nspec:\n  type: LoadBalancer\n  ports:\n  - {port: 88}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: heavy-1\n  labels: {kubernetes.io/service-name: heavy}\n  annotations: {seaway.dev/wieght: \"2\"}\naddressType: IPv4\nendpoints: [{addresses: [192.0.2.1]}]\nports: [{port: 88}]\n",
         "weight.yaml:14:",
