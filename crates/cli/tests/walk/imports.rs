@@ -45,6 +45,11 @@ fn start(program: &Path, arguments: &[&str], at: SocketAddr) -> Other {
 
 /// Seaway with what an import writes.
 fn imported(kind: &str, text: &str, setup: Setup) -> Seaway {
+    imported_at_door(kind, text, setup, "")
+}
+
+/// The same with more lines of `frontDoor`.
+fn imported_at_door(kind: &str, text: &str, setup: Setup, door: &str) -> Seaway {
     let folder = Folder::new();
     let file = folder.0.path().join("configuration");
     fs::write(&file, text).expect("written");
@@ -58,7 +63,8 @@ fn imported(kind: &str, text: &str, setup: Setup) -> Seaway {
         let name = file.file_name().to_string_lossy().into_owned();
         setup.folder.write(&name, &fs::read_to_string(file.path()).expect("text"));
     }
-    setup.config(&fs::read_to_string(&config).expect("text")).start()
+    let text = fs::read_to_string(&config).expect("text");
+    setup.config(&text.replace("frontDoor:\n", &format!("frontDoor:\n{door}"))).start()
 }
 
 /// What a client gets, and what the backend was asked for.
@@ -258,4 +264,34 @@ fn an_imported_haproxy_cfg_answers_as_haproxy_does() {
             same("HAProxy", theirs, &seaway, &urls, more, &webs);
         }
     }
+}
+
+#[test]
+fn an_imported_ingress_is_served_by_host_and_path() {
+    let (web, api) = (Web::start("web"), Web::start("api"));
+    let sample = include_str!("../../src/import/samples/shop.yaml");
+    let (of_web, of_api) = ("127.0.0.1:3000", "[{name: http, port: 3001}]");
+    assert!(sample.contains(of_web) && sample.contains(of_api), "{sample}");
+    let port = format!("[{{name: http, port: {}}}]", api.at.port());
+    let text = sample.replace(of_web, &web.at.to_string()).replace(of_api, &port);
+    let setup = Setup::new();
+    let door = format!("  addresses: [\"{}\"]\n  port: {PORT}\n", setup.ip);
+    let seaway = imported_at_door("ingress", &text, setup, &door);
+    for (url, expected) in [
+        ("shop.example/", "web"),
+        ("shop.example/cart?x", "web"),
+        ("shop.example/apis", "web"),
+        ("shop.example/healthz", "web"),
+        ("shop.example/api", "api"),
+        ("shop.example/api/v1?y", "api"),
+    ] {
+        let answer = ask(seaway.at(PORT), "GET", url, "");
+        assert_eq!((answer.status, answer.body.as_str()), (200, expected), "{url}");
+    }
+    assert!(api.last_request().starts_with("GET /api/v1?y HTTP/1.1\r\n"), "{}", api.last_request());
+    // As with ingress-nginx, a Service is not at its name as well.
+    for url in ["other.example/", "other.example/api", "any.example/web"] {
+        assert_eq!(ask(seaway.at(PORT), "GET", url, "").status, 404, "{url}");
+    }
+    assert_eq!(seaway.problems(), []);
 }
