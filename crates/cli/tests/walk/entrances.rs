@@ -81,3 +81,39 @@ fn an_entrance_serves_those_who_name_it_and_nobody_else_does() {
     until("it is told", || seaway.has_problem("Unsupported"));
     until("it is nowhere", || ask(main, "GET", "admin.example/", "").status == 404);
 }
+
+#[test]
+fn a_route_is_at_the_entrance_that_it_and_its_service_name() {
+    let web = Web::start("web");
+    let setup = Setup::new();
+    let ip = setup.ip;
+    let service = |entrance: &str| Service::web("web").with("entrance", entrance).to(web.at).text();
+    let route = |host: &str| {
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata:\n  name: web\n  annotations: {{seaway.dev/entrance: \
+             internal}}\nspec:\n  hostnames: [{host}]\n  rules:\n  - backendRefs: [{{name: web, port: 80}}]\n"
+        )
+    };
+    let seaway = setup
+        .config(&format!(
+            "frontDoor:\n  addresses: [\"{ip}\"]\n  port: {OPEN}\n  entrances:\n  - name: internal\n    addresses: \
+             [\"{ip}\"]\n    port: {INSIDE}\n    tls: {{port: {INSIDE_TLS}}}\n"
+        ))
+        .write("web.yaml", &service("internal"))
+        .write("route.yaml", &route("admin.example"))
+        .start();
+    let (main, internal) = (seaway.at(OPEN), seaway.at(INSIDE));
+    let answer = ask(internal, "GET", "admin.example/x", "");
+    assert_eq!((answer.status, answer.body.as_str()), (200, "web"), "{:?}", seaway.problems());
+    // Nothing may listen at the main entrance, where nothing is.
+    let is_outside = |host: &str| ask(main, "GET", &format!("{host}/x"), "").status == 200;
+    assert!(!is_outside("admin.example"));
+    seaway.folder.write("route.yaml", &route("office.example"));
+    until("the route is followed", || ask(internal, "GET", "office.example/x", "").status == 200);
+    assert_eq!(ask(internal, "GET", "admin.example/x", "").status, 404);
+    assert!(!is_outside("office.example"));
+    // At an entrance that its Service does not name, it serves nothing.
+    seaway.folder.write("web.yaml", &service("main"));
+    until("the Service is not inside", || ask(internal, "GET", "office.example/x", "").status == 500);
+    assert!(!is_outside("office.example"));
+}
