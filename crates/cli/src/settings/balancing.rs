@@ -189,6 +189,24 @@ mod tests {
         for text in ["5", "'5'", "5s", "5000ms"] {
             assert_eq!(read(&format!("defaults: {{slowStart: {text}}}")).slow_start, five, "{text}");
         }
+        // An annotation has these words as well (`health-check: grpc`), and `off` for none.
+        let kind = |text: &str| {
+            let health = read(&format!("defaults: {{healthCheck: {text}}}")).health;
+            health.map(|it| it.kind)
+        };
+        let grpc = CheckKind::Grpc { service: "".into() };
+        for (word, expected) in [("tcp", CheckKind::Tcp), ("http", CheckKind::http()), ("grpc", grpc)] {
+            assert_eq!(kind(&format!("{{kind: {word}}}")), Some(expected), "{word}");
+        }
+        assert_eq!((kind("off"), kind("none")), (None, None));
+        let door = |text: &str| {
+            let text = format!("frontDoor: {{limits: {{body: {text}}}}}");
+            let settings = parse(&text, Path::new("")).map_err(|it| format!("{it:?}"));
+            settings.expect(&text).config.front_door.http.limits.body
+        };
+        for (text, bytes) in [("10Mi", 10 << 20), ("10M", 10_000_000), ("512Ki", 512 << 10), ("4096", 4096)] {
+            assert_eq!(door(text), bytes, "{text}");
+        }
         let wrong = parse("defaults: {slowStart: -5}", Path::new(""));
         assert!(wrong.is_err_and(|it| it[0].message.contains("must be a duration")));
     }
