@@ -1,6 +1,10 @@
 //! Requests that another Service has to agree to, by whatever protocol they are asked.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use http::Request;
 use seaway_model::{
@@ -185,18 +189,24 @@ fn without_an_answer_nothing_is_served() {
 }
 
 #[test]
-fn one_that_never_answers_is_not_waited_for_without_end() {
+fn one_that_never_answers_is_waited_for_as_long_as_members_and_five_seconds_at_most() {
     let member = Member::saying("x");
     // The kernel accepts, and nobody reads.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (stage, at) = front_with(&[member.at()], |listener| {
-        listener.rules = rules().into_iter().map(Into::into).collect();
-        listener.timeouts.answer = Duration::from_millis(200);
-    });
-    stage.put(Pool { id: PoolId("auth".into()), ..pool(&[silent.local_addr().unwrap()]) });
-    let mut client = Client::new(at);
-    let answer = client.ask("GET /to-members HTTP/1.1\r\nHost: a\r\nX-Key: right\r\n\r\n");
-    assert_eq!(answer.status(), 503);
+    for (of_members, least, most) in [(200, 200, 5_000), (60_000, 5_000, 15_000)] {
+        let (stage, at) = front_with(&[member.at()], |listener| {
+            listener.rules = rules().into_iter().map(Into::into).collect();
+            listener.timeouts.answer = Duration::from_millis(of_members);
+        });
+        stage.put(Pool { id: PoolId("auth".into()), ..pool(&[silent.local_addr().unwrap()]) });
+        let mut client = Client::new(at);
+        let began = Instant::now();
+        let answer = client.ask("GET /to-members HTTP/1.1\r\nHost: a\r\nX-Key: right\r\n\r\n");
+        // Deadlines are looked at now and then, by a clock that is read as often.
+        let took = began.elapsed().as_millis() + 100;
+        assert_eq!(answer.status(), 503, "{of_members}");
+        assert!((least..most).contains(&took), "{of_members}: {took} ms");
+    }
     assert!(member.heard().is_empty());
 }
 
