@@ -68,7 +68,7 @@ fn a_rolling_restart_of_pods_that_wait_before_they_stop_costs_no_request() {
 fn a_rolling_restart_of_pods_that_stop_at_once_costs_what_was_on_its_way_to_them() {
     let Some(scene) = Scene::up(2) else { return };
     let heard = restart(&scene, false);
-    let lost = |name: &str| heard.0[name].failures.len();
+    let lost = |name: &str| heard.0[name].failures_at_the_rate();
     // A pod that stops resets what its kernel has accepted and it has not; who is refused is sent to another.
     assert!(lost("HTTP") <= 3 * 10, "three for each pod:\n{heard}");
     assert!(

@@ -128,7 +128,10 @@ fn members_see_the_clients_address_and_their_answers_come_back() {
         assert!(seaway.wait().success());
         let mut remove = None;
         until("the log says how to remove it", || {
-            remove = seaway.log().lines().find_map(|it| Some(it.split_once("as root: ")?.1.to_owned()));
+            let log = seaway.log();
+            // Another line says how to reset arp_ignore.
+            let commands = log.lines().filter_map(|it| Some(it.split_once("as root: ")?.1));
+            remove = commands.filter(|it| it.contains("nft delete")).map(str::to_owned).next();
             remove.is_some()
         });
         let rules = || {

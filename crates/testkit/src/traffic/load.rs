@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
+    ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -23,6 +24,9 @@ use super::{
     connection::{Connection, within},
 };
 use crate::topology::until;
+
+/// A request that begins so much after its time was held up by the machine.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Requests are made until it ends or is dropped.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub struct TargetResults {
     pub slowest: Duration,
     /// The longest that a request was begun after its time.
     pub latest: Duration,
+    /// From when they were due until they were begun: the requests that were begun a tenth of a second too late, or later.
+    late: Vec<Range<Duration>>,
 }
 
 /// A request that was not answered.
@@ -98,6 +104,16 @@ impl LoadResults {
 impl TargetResults {
     pub fn answered(&self) -> usize {
         self.answers.values().sum()
+    }
+
+    /// Failures of requests that were under way while this machine did not stand still. When it does, what is due meanwhile
+    /// begins at once afterwards, so that more requests than the rate says meet what was to be tested.
+    pub fn failures_at_the_rate(&self) -> usize {
+        let is_late = |it: &Failure| {
+            let ended = it.due + it.after;
+            self.late.iter().any(|late| late.start < ended && it.due < late.end)
+        };
+        self.failures.iter().filter(|it| !is_late(it)).count()
     }
 }
 
@@ -256,16 +272,41 @@ fn note(
     let mut heard = lock(heard);
     let tally = heard.0.entry(target.name).or_default();
     tally.latest = tally.latest.max(latest);
+    let at = due - began;
+    if latest >= LATE {
+        tally.late.push(at..at + latest);
+    }
     match answer {
         Ok(answer) => {
             tally.slowest = tally.slowest.max(due.elapsed());
             *tally.answers.entry(answer.from).or_default() += 1;
         }
         Err(error) => tally.failures.push(Failure {
-            due: due - began,
+            due: at,
             after: due.elapsed(),
             kind: error.kind(),
             error: error.to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_while_the_machine_stood_still_does_not_count_at_the_rate() {
+        let failed = |due: f64, after: f64| Failure {
+            due: Duration::from_secs_f64(due),
+            after: Duration::from_secs_f64(after),
+            kind: io::ErrorKind::ConnectionReset,
+            error: String::new(),
+        };
+        let of = |failures: Vec<Failure>| {
+            let late = vec![Duration::from_secs(1)..Duration::from_secs(3)];
+            TargetResults { failures, late, ..TargetResults::default() }.failures_at_the_rate()
+        };
+        assert_eq!(of(vec![failed(0.5, 0.2), failed(3.1, 1.0)]), 2);
+        assert_eq!(of(vec![failed(0.5, 0.6), failed(2.0, 0.1), failed(2.9, 1.0)]), 0);
     }
 }
