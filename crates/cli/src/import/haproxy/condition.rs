@@ -54,13 +54,17 @@ pub(super) fn terms(words: &[String], acls: &Acls<'_>, precisely: bool) -> Vec<T
             "or" | "||" => alternatives.push(Vec::new()),
             "and" | "&&" => {}
             _ => {
-                let bare = word.trim_start_matches('!');
-                let negated = (word.len() - bare.len()) % 2 == 1;
+                let mut bare = word.trim_start_matches('!');
+                let mut marks = word.len() - bare.len();
+                // HAProxy lets blanks stand behind an exclamation mark.
+                while bare.is_empty() {
+                    let Some(next) = rest.next() else { return vec![unknown(words)] };
+                    bare = next.trim_start_matches('!');
+                    marks += next.len() - bare.len();
+                }
+                let negated = marks % 2 == 1;
                 let mut atom = vec![bare.to_owned()];
-                if bare == "{" || bare.is_empty() {
-                    if bare.is_empty() && rest.next().is_none_or(|it| it != "{") {
-                        return vec![unknown(words)];
-                    }
+                if bare == "{" {
                     atom = rest.by_ref().take_while(|it| *it != "}").cloned().collect();
                     atom.insert(0, "{".to_owned());
                 }

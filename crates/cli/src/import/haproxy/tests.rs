@@ -37,6 +37,8 @@ fn each_condition_has_its_counterpart() {
         ),
         (" http-request deny if { path_beg /adm } !{ src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
         (" http-request deny unless { src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
+        (" acl own src 10.0.0.0/8\n http-request deny if ! own", "source-ranges: \"10.0.0.0/8\""),
+        (" http-request deny if ! { src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
         (" http-request allow if { src 10.0.0.0/8 }\n http-request deny", "source-ranges: \"10.0.0.0/8\""),
         (" redirect location /b code 301 if { path /a }", "replaceFullPath: /b"),
         (
