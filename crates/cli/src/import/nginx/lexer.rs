@@ -97,7 +97,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// What is up to the brace that closes the one before.
+    /// What is up to the brace that closes the one before: Lua, whose comments and texts may have braces.
     pub(super) fn raw(&mut self) -> Option<(u32, Token)> {
         let line = self.line;
         let mut depth = 1_usize;
@@ -106,7 +106,36 @@ impl<'t> Lexer<'t> {
                 '{' => depth = depth.saturating_add(1),
                 '}' if depth == 1 => return Some((line, Token::Raw)),
                 '}' => depth = depth.saturating_sub(1),
+                by @ ('"' | '\'') => drop(self.quoted(by)?),
+                '[' => drop(self.long_text()?),
+                '-' if self.rest.next_if_eq(&'-').is_some() => {
+                    let is_long = self.rest.next_if_eq(&'[').is_some() && self.long_text()?;
+                    if !is_long {
+                        while self.next_char().is_some_and(|it| it != '\n') {}
+                    }
+                }
                 _ => {}
+            }
+        }
+    }
+
+    /// Behind a `[`: skips Lua's `[[ … ]]` or `[=[ … ]=]`, and says whether one begins there.
+    fn long_text(&mut self) -> Option<bool> {
+        let mut level = 0_usize;
+        while self.rest.next_if_eq(&'=').is_some() {
+            level = level.saturating_add(1);
+        }
+        if self.rest.next_if_eq(&'[').is_none() {
+            return Some(false);
+        }
+        loop {
+            while self.next_char()? != ']' {}
+            let mut found = 0_usize;
+            while self.rest.next_if_eq(&'=').is_some() {
+                found = found.saturating_add(1);
+            }
+            if found == level && self.rest.next_if_eq(&']').is_some() {
+                return Some(true);
             }
         }
     }
@@ -134,6 +163,12 @@ mod tests {
         assert_eq!(words(r#"a "x \" y" '\.php$' {}"#), ["1:a", "1:x \" y", "1:\\.php$", "1:Open", "1:Close"]);
         assert_eq!(words(r"~ \.php$ ${x}y a#b"), ["1:~", "1:\\.php$", "1:${x}y", "1:a#b"]);
         assert!(Lexer::new("a 'b").next().is_ok_and(|it| it.is_some()));
+        for lua in ["-- }\n x }", "'}' \"\\\"}\" }", "[[ } ]] a[1] }", "--[=[ }\n ]] } ]=] }", "{ a - b } }"]
+        {
+            let mut lexer = Lexer::new(lua);
+            assert!(lexer.raw().is_some() && lexer.next() == Ok(None), "{lua}");
+        }
+        assert!(Lexer::new("-- }").raw().is_none());
         let mut open = Lexer::new("'b");
         assert_eq!(open.next(), Err((1, "a quote that does not end")));
     }
