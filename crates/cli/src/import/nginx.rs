@@ -121,6 +121,10 @@ fn judge_rest(directives: &[Directive], read: &[&str], context: &mut Context) {
         cover(it.block.as_deref().unwrap_or_default(), context);
         match words::class(&it.name) {
             Class::Read => context.report.translated(&it.place),
+            _ if words::ends_nothing(it, directives) => {
+                let why = "no effect: no if, set, return or rewrite stands after it in this block";
+                context.report.no_effect(&it.place, why);
+            }
             _ => words::report_unread(it, &mut context.report),
         }
     }

@@ -281,6 +281,21 @@ pub(super) fn is_backend(host: &str) -> bool {
     }
 }
 
+/// Why a backend is none, and what to write in its place.
+pub(super) fn no_backend(written: &str) -> &'static str {
+    let host = written.rsplit_once(':').map_or(written, |it| it.0);
+    let is_label = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
+    let is_short = host.bytes().all(is_label) && host.bytes().any(|it| it.is_ascii_alphabetic());
+    match is_short && host != "unix" {
+        true => {
+            "only the DNS of Docker Compose, or of a cluster, has names without a dot: publish the port of the container and write 127.0.0.1:PORT, or write a name with a dot"
+        }
+        false => {
+            "a backend must be ADDRESS:PORT or NAME:PORT, with a DNS name that has a dot; UNIX sockets are not supported"
+        }
+    }
+}
+
 /// `shop.example`, `*.shop.example`, `.shop.example`.
 pub(super) fn host(text: &str) -> Option<Host> {
     let lower = text.trim_end_matches('.').to_ascii_lowercase();

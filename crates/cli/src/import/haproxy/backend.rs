@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::proxy::{Backend, host, is_backend, service_name},
+    super::proxy::{Backend, host, is_backend, no_backend, service_name},
     Context, checks,
     sections::{Line, Section},
     time,
@@ -181,10 +181,7 @@ fn server<'s>(
 ) -> Option<(String, ServerOptions)> {
     let (name, at) = (line.word(1), line.word(2));
     let Some(mut member) = address(without_family(at)) else {
-        context.report.left_out(
-            &line.place,
-            "a backend must be ADDRESS:PORT or NAME:PORT, with a DNS name that has a dot; UNIX sockets are not supported",
-        );
+        context.report.left_out(&line.place, no_backend(without_family(at)));
         return None;
     };
     let named: String = name

@@ -33,11 +33,10 @@ const ALONE: &str = "allow-0rtt defer-accept force-sslv3 force-tlsv10 force-tlsv
 
 pub(super) fn binds<'s>(section: &'s Section, context: &mut Context<'_>) -> Vec<Bind<'s>> {
     let mut binds = Vec::new();
-    let inline = section.kind == "listen" && section.name.contains(':');
-    if inline {
+    if section.has_address() {
         context.report.left_out(
             &section.place,
-            "an address after the name of a listen section is not read: write it as a bind line",
+            "an address after the name of the section is not read: write it as a bind line",
         );
     }
     for line in section.with("bind") {

@@ -67,6 +67,12 @@ impl Section {
         self.more.get(at.saturating_add(1)).map(String::as_str)
     }
 
+    /// `frontend web *:80`, or `listen *:80`: an address in place of a `bind`, as HAProxy had it before 1.7.
+    pub(super) fn has_address(&self) -> bool {
+        let listens = matches!(&*self.kind, "frontend" | "listen");
+        listens && (self.name.contains(':') || self.more.get(1).is_some_and(|it| it != "from"))
+    }
+
     pub(super) fn with<'s>(&'s self, word: &'s str) -> impl Iterator<Item = &'s Line> {
         self.lines.iter().filter(move |it| it.word(0) == word)
     }

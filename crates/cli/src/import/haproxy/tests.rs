@@ -329,3 +329,18 @@ fn a_header_that_the_proxy_sets_is_not_taken_from_clients() {
         assert!(text.contains("remove: [X-Client-CN]"), "{line}:\n{text}");
     }
 }
+
+#[test]
+fn an_address_beside_the_name_of_a_section_is_named() {
+    for head in ["frontend web *:80", "listen web 0.0.0.0:80", "listen *:80"] {
+        let (_, report) =
+            imported("haproxy", &format!("defaults\n mode http\n{head}\n server a 10.0.0.1:1\n"));
+        let found = report.why(3);
+        assert!(
+            found.iter().any(|it| it.0 == Verdict::LeftOut && it.1.contains("as a bind line")),
+            "{head}: {found:?}"
+        );
+    }
+    let (_, report) = imported("haproxy", "defaults d\n mode http\nfrontend web from d\n bind :80\n");
+    assert!(report.why(3).iter().all(|it| it.0 != Verdict::LeftOut), "{:?}", report.why(3));
+}

@@ -70,6 +70,9 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         match text(entry, "secretName") {
             Some(name) => {
                 context.report.translated(&at);
+                let at = ingress.key_place(entry, "secretName", 6);
+                context.report.expect(&at, &format!("secretName: {name}"));
+                context.report.translated(&at);
                 let is_there =
                     context.objects.iter().any(|it| it.kind() == "Secret" && it.key() == ingress.key(name));
                 if !is_there {
@@ -88,14 +91,32 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         }
     }
     if let Some(backend) = spec.child("defaultBackend") {
-        ingress.route(None, Vec::new(), backend, backend, context);
+        let at = ingress.key_place(spec, "defaultBackend", 4);
+        ingress.route(None, Vec::new(), at, backend, context);
     }
     for rule in items(spec, "rules") {
         let written = text(rule, "host").unwrap_or_default();
         let mut hosts: Vec<Host> = host(written).into_iter().collect();
+        let at = ingress.key_place(rule, "host", 2);
+        let paths = rule.child("http").map_or(&[][..], |it| items(it, "paths"));
+        match written {
+            "" if paths.is_empty() => context.report.expect(&at, "rules"),
+            "" => {}
+            _ => {
+                context.report.expect(&at, &format!("host: {written}"));
+                context.report.translated(&at);
+            }
+        }
+        if paths.is_empty() {
+            context.report.left_out(
+                &at,
+                "a rule without paths is not imported: write a path, such as `path: /`, with its backend",
+            );
+            if is_protected(&ingress.options) {
+                context.lost.push((written.to_owned(), at.clone()));
+            }
+        }
         if hosts.is_empty() && !written.is_empty() {
-            let at = ingress.place(rule, 2);
-            context.report.expect(&at, &format!("host: {written}"));
             context.report.left_out(
                 &at,
                 "host names are written as shop.example or *.shop.example: the rule is not imported",
@@ -127,10 +148,10 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
             let route = ingress.finished(route, context);
             context.proxy.routes.push(route);
         }
-        let http = rule.child("http");
-        for path in http.map_or(&[][..], |it| items(it, "paths")) {
+        for path in paths {
             let Some(backend) = path.child("backend") else { continue };
-            ingress.route(Some(path), hosts.clone(), path, backend, context);
+            let at = ingress.key_place(path, "path", 4);
+            ingress.route(Some(path), hosts.clone(), at, backend, context);
         }
     }
 }
@@ -144,6 +165,13 @@ struct Ingress<'o, 't> {
 impl Ingress<'_, '_> {
     fn place(&self, node: &Node, nth: u32) -> DirectiveLocation {
         place(node, &self.object.place.file, nth.saturating_add(1000))
+    }
+
+    /// The line of a key, or of what would have it.
+    fn key_place(&self, node: &Node, key: &str, nth: u32) -> DirectiveLocation {
+        let entry = node.entries().iter().find(|it| it.key == key);
+        let place = self.place(node, nth);
+        DirectiveLocation { line: entry.map_or(place.line, |it| it.at.line), ..place }
     }
 
     fn key(&self, name: &str) -> Key {
@@ -171,13 +199,13 @@ impl Ingress<'_, '_> {
         &self,
         path: Option<&Node>,
         hosts: Vec<Host>,
-        at: &Node,
+        at: DirectiveLocation,
         backend: &Node,
         context: &mut Context<'_>,
     ) {
-        let at = self.place(at, 4);
         let written = path.and_then(|it| text(it, "path")).unwrap_or("/");
-        context.report.expect(&at, &format!("path: {written}"));
+        let said = path.map_or_else(|| "defaultBackend".to_owned(), |_| format!("path: {written}"));
+        context.report.expect(&at, &said);
         let kind = path.and_then(|it| text(it, "pathType")).unwrap_or("Prefix");
         let is_pattern = patterns::is_of(&hosts, &context.pattern_hosts);
         let path = self.path(written, kind, is_pattern, &at, context);
@@ -270,13 +298,14 @@ impl Ingress<'_, '_> {
         let is_there = context.service(key).is_some();
         let wanted = context.wanted.entry(key.clone()).or_default();
         for (name, value) in &self.options.service {
-            if let Some(other) = wanted.insert(name, value.clone()).filter(|it| it != value) {
-                context.report.differs(
-                    at,
-                    &format!(
-                        "another Ingress wants seaway.dev/{name}: {other} of this Service, which has one"
-                    ),
-                );
+            match wanted.get(name).filter(|it| *it != value) {
+                Some(other) => {
+                    let why = format!(
+                        "the Service gets seaway.dev/{name}: {other}, which another Ingress asks for, and not {value}: it has one value for all routes"
+                    );
+                    context.report.left_out(at, &why);
+                }
+                None => drop(wanted.insert(name, value.clone())),
             }
         }
         if !is_there && !wanted.is_empty() {

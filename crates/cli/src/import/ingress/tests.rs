@@ -350,3 +350,55 @@ fn what_the_cookie_of_seaway_does_not_have_is_named() {
         assert!(report.why(5).iter().any(|it| it.0 == verdict), "{name}: {value}: {:?}", report.why(5));
     }
 }
+
+#[test]
+fn hosts_secrets_and_the_default_backend_are_reported_where_they_stand() {
+    let of = ingress("", "/", "Prefix")
+        .replace("  rules:", "  defaultBackend:\n    service: {name: web, port: {number: 80}}\n  rules:");
+    let (_, report) = imported("ingress", &of);
+    let of_line = |text: &str| {
+        let number = (1_u32..).zip(of.lines()).find(|(_, it)| it.contains(text)).map(|it| it.0);
+        report.why(number.expect("it is there"))
+    };
+    let has = |text: &str, wanted: Verdict, why: &str| {
+        let found = of_line(text);
+        assert!(found.iter().any(|it| it.0 == wanted && it.1.contains(why)), "{text}: {found:?}");
+    };
+    has("secretName: t", Verdict::Differs, "the Secret t is not in this file");
+    has("- host: a.example", Verdict::Translated, "");
+    has("defaultBackend:", Verdict::Translated, "");
+    has("path: /", Verdict::Translated, "");
+}
+
+#[test]
+fn a_rule_without_paths_is_named_and_its_host_is_not_left_to_others() {
+    let of = |annotations: &str| {
+        let one = several(&[("a", annotations, "nginx", "a.example", "/")]);
+        let (one, _) = one.split_once("    http:").expect("it has paths");
+        let two =
+            several(&[("b", "", "nginx", "b.example", "/")]).replace("- host: b.example\n    http", "- http");
+        imported("ingress", &format!("{one}---\n{two}"))
+    };
+    let (folder, report) = of("");
+    let why = report.why(9);
+    assert!(why.iter().any(|it| it.0 == Verdict::LeftOut && it.1.contains("without paths")), "{why:?}");
+    assert!(!folder.printed().contains("Closed"), "{}", folder.printed());
+    let (folder, _) = of(&ours("whitelist-source-range", "10.0.0.0/8"));
+    assert!(folder.printed().contains("Closed, requests get 403"), "{}", folder.printed());
+}
+
+#[test]
+fn of_two_values_for_one_service_the_first_is_written_and_the_other_named() {
+    let of = several(&[
+        ("a", &ours("proxy-body-size", "8m"), "nginx", "a.example", "/"),
+        ("b", &ours("proxy-body-size", "1m"), "nginx", "b.example", "/"),
+    ])
+    .replace("service: {name: b", "service: {name: a");
+    let (_, report) = imported("ingress", &of);
+    let text = report.lines(false).join("\n");
+    assert!(
+        text.contains("gets seaway.dev/max-body-size: 8Mi, which another Ingress asks for, and not 1Mi"),
+        "{text}"
+    );
+    assert!(!text.contains("max-body-size=1Mi"), "{text}");
+}

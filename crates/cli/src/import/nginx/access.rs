@@ -8,7 +8,7 @@ use super::{
     super::report::Report,
     context::{Context, Scopes},
     parse::Directive,
-    words::{lets_pass, protects},
+    words::{ends_nothing, lets_pass, protects},
 };
 
 /// Who may ask.
@@ -45,6 +45,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
     for it in scopes.everywhere() {
         if let Some(why) = protects(it)
             && is_in_force(scopes, &it.name, it)
+            && !ends_nothing(it, scopes.block_of(it))
         {
             report.closed(&it.place, why);
             close(format!("{}: {why}", it.written()));

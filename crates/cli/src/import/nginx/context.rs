@@ -97,6 +97,12 @@ impl<'d> Scopes<'d> {
         outermost.iter().any(|of| of.place == it.place) && !outermost.iter().any(|of| of.name == "location")
     }
 
+    /// The block that it stands in.
+    pub(super) fn block_of(&self, it: &Directive) -> &'d [Directive] {
+        let has = |block: &&&'d [Directive]| block.iter().any(|of| of.place == it.place);
+        self.0.iter().find(has).copied().unwrap_or_default()
+    }
+
     /// In all blocks, the innermost first.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = &'d Directive> + '_ {
         self.0.iter().rev().flat_map(|it| it.iter())

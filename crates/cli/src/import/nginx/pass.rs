@@ -1,11 +1,11 @@
 //! `proxy_pass`: which backend, and what becomes of the path.
 
 use super::{
-    super::proxy::{Backend, Rewrite, service_name},
+    super::proxy::{Backend, Rewrite, no_backend, service_name},
     context::{Context, Scopes},
     location::{Kind, Location},
     parse::Directive,
-    upstream::{Upstream, member, upstream},
+    upstream::{NO_SERVERS, Upstream, member, upstream},
 };
 
 /// Where a location leads.
@@ -49,9 +49,7 @@ pub(super) fn pass(
         None => Upstream { members: member(at, Some(port)).into_iter().collect(), ..Upstream::default() },
     };
     if members.is_empty() {
-        return Err("this is not the address of a backend that Seaway can connect to. Write ADDRESS:PORT, or NAME:PORT with a \
-                    name that DNS knows (two parts at least)"
-            .to_owned());
+        return Err(if is_upstream { NO_SERVERS } else { no_backend(at) }.to_owned());
     }
     annotations.extend(super::headers::terms(&location.scopes, context));
     if is_tls {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::proxy::{Backend, Host, OwnListener, host, service_name},
+    super::proxy::{Backend, Host, OwnListener, host, no_backend, service_name},
     access::access,
     context::{Context, Scopes},
     cover, headers, judge_rest, keep_upstream,
     names::{Listen, listens},
     parse::Directive,
-    upstream::{Upstream, member, upstream},
+    upstream::{NO_SERVERS, Upstream, member, upstream},
 };
 
 pub(super) fn read(block: &[Directive], context: &mut Context) {
@@ -65,12 +65,13 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
                 open(listen, written, backend, &access.sources, context);
             }
         }
-        None => context.report.left_out(
-            &pass.place,
-            "this is not the address of a backend that Seaway can connect to. Write ADDRESS:PORT, or NAME:PORT with a \
-                 name that \
-             DNS knows (two parts at least). No listener is created for this server",
-        ),
+        None => {
+            let why = match context.upstreams.contains_key(&name) {
+                true => NO_SERVERS,
+                false => no_backend(&name),
+            };
+            context.report.left_out(&pass.place, &format!("{why}. No listener is created for this server"));
+        }
     }
 }
 

@@ -239,7 +239,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
         (4, Verdict::Closed, "does not know this directive"),
         (7, Verdict::LeftOut, "serves no files"),
         (8, Verdict::LeftOut, "no variables"),
-        (9, Verdict::LeftOut, "not the address of a backend that Seaway can connect to"),
+        (9, Verdict::LeftOut, "UNIX sockets are not supported"),
     ] {
         let told = report.why(line);
         assert!(told.iter().any(|(of, why)| *of == verdict && why.contains(part)), "line {line}: {told:?}");
@@ -379,4 +379,40 @@ fn nothing_is_open_that_nginx_closes() {
         "server {{ {tls} server_name a.b; ssl_verify_client on; ssl_client_certificate /ca.pem; location / {{ {TO} }} }}"
     );
     assert!(!imported("nginx", &asks).1.lines(false).concat().contains("does not read this directive"));
+}
+
+#[test]
+fn a_break_that_ends_nothing_closes_nothing() {
+    const TO: &str = "proxy_pass http://10.0.0.1:1;";
+    for (lines, is_closed) in [
+        (format!("location / {{ break; {TO} }}"), false),
+        (format!("break; location / {{ {TO} }}"), false),
+        (format!("location / {{ set $a b; break; {TO} }}"), false),
+        (format!("location / {{ break; {TO} set $a b; }}"), true),
+        (format!("location / {{ break; return 403; {TO} }}"), true),
+        (format!("break; if ($http_x) {{ return 403; }} location / {{ {TO} }}"), true),
+    ] {
+        let text = printed("nginx", &server(&lines));
+        assert_eq!(text.contains("255.255.255.255/32"), is_closed, "{lines}:\n{text}");
+    }
+}
+
+#[test]
+fn names_of_containers_are_named_with_what_to_do() {
+    let of = "upstream app {\n server web:9000;\n}\nserver {\n listen 80;\n location / { proxy_pass http://app; }\n location /a { proxy_pass http://web; }\n location /b { proxy_pass http://unix:/s; }\n}";
+    let (_, report) = imported("nginx", of);
+    for (line, part) in [
+        (2, "publish the port of the container and write 127.0.0.1:PORT"),
+        (6, "none of the servers of this upstream"),
+        (7, "publish the port of the container"),
+        (8, "UNIX sockets are not supported"),
+    ] {
+        let found = report.why(line);
+        assert!(found.iter().any(|it| it.1.contains(part)), "line {line}: {part}: {found:?}");
+    }
+    let (_, report) = imported(
+        "haproxy",
+        "defaults\n mode http\nfrontend f\n bind :80\n default_backend b\nbackend b\n server a web:80\n",
+    );
+    assert!(report.why(7).iter().any(|it| it.1.contains("publish the port of the container")));
 }

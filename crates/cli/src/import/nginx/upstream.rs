@@ -2,7 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{super::proxy::is_backend, context::Context, judge_rest, parse::Directive};
+use super::{
+    super::proxy::{is_backend, no_backend},
+    context::Context,
+    judge_rest,
+    parse::Directive,
+};
+
+/// Of what leads to an upstream without members.
+pub(super) const NO_SERVERS: &str =
+    "Seaway can connect to none of the servers of this upstream: see their lines";
 
 /// What an upstream says.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +48,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
         match (&*it.name, it.arg(0)) {
             ("server", at) => {
                 let Some(mut member) = member(at, port) else {
-                    report.left_out(&it.place, "a backend must be ADDRESS:PORT or NAME:PORT, with a DNS name that has a dot; UNIX sockets are not supported");
+                    report.left_out(&it.place, no_backend(at));
                     continue;
                 };
                 let (mut is_down, mut max_fails, mut most) = (false, "1".to_owned(), "0".to_owned());

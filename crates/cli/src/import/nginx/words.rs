@@ -146,7 +146,11 @@ const LEFT_OUT: [(&str, &str); 14] = [
     ),
 ];
 
-const PROTECTS: [(&str, &str); 7] = [
+const PROTECTS: [(&str, &str); 8] = [
+    (
+        "break",
+        "the if, set, return and rewrite lines after it have no effect in nginx, and the import reads them as if they had",
+    ),
     (
         "auth_request auth_request_set",
         "not translated: use `seaway.dev/forward-auth`, which sends each request to an authentication Service first (docs/authentication.md)",
@@ -249,6 +253,13 @@ const WITHHOLDS: &str =
 
 fn withholds(it: &Directive) -> bool {
     matches!(&*it.name, "proxy_pass_request_headers" | "proxy_pass_request_body") && it.arg(0) == "off"
+}
+
+/// A `break` that ends nothing: no directive stands after it that it would keep from being done.
+pub(super) fn ends_nothing(it: &Directive, block: &[Directive]) -> bool {
+    let after = block.iter().skip_while(|of| of.place != it.place);
+    it.name == "break"
+        && !after.into_iter().any(|it| matches!(&*it.name, "if" | "set" | "return" | "rewrite"))
 }
 
 /// Why a directive closes what it is about.
