@@ -151,6 +151,13 @@ impl Report {
         self.entries.keys().map(|it| (it.file.to_string(), it.line)).collect()
     }
 
+    /// What is said of a line, for tests.
+    #[cfg(test)]
+    pub(super) fn verdicts(&self, file: &str, line: u32) -> Vec<Verdict> {
+        let is_there = |at: &DirectiveLocation| at.line == line && &*at.file == file;
+        self.all().filter(|(at, _)| is_there(at)).map(|(_, it)| it.verdict).collect()
+    }
+
     #[cfg(test)]
     pub(super) fn why(&self, line: u32) -> Vec<(Verdict, String)> {
         self.all().filter(|(at, _)| at.line == line).map(|(_, it)| (it.verdict, it.why.clone())).collect()

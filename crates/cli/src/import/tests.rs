@@ -1,3 +1,6 @@
+mod lines;
+mod public;
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::*;
@@ -49,14 +52,12 @@ fn certificates(folder: &Path) {
 }
 
 /// Problems of the folder that an import writes, as `seaway check` has them.
-fn problems(folder: &Folder, at: &Path) -> Vec<String> {
+fn problems(folder: &Folder, at: &Path) -> Vec<seaway_model::Problem> {
     let dir = at.join("web");
     folder.write(&dir).expect("written");
     let config = at.join("seaway.yaml");
     let config = folder.config.is_some().then_some(config.as_path());
-    let problems = look::mistakes_in(&dir, config).expect("it is planned");
-    // They are of this year; what is about their end is not about the import.
-    problems.iter().map(ToString::to_string).collect()
+    look::mistakes_in(&dir, config).expect("it is planned")
 }
 
 #[test]
@@ -65,22 +66,11 @@ fn what_is_written_passes_seaway_check_and_every_line_comes_to_something() {
         let at = tempfile::tempdir().expect("a folder");
         certificates(at.path());
         let (folder, report) = in_folder(kind, of, &at.path().join("file"));
-        assert_eq!(
-            problems(&folder, at.path()),
-            Vec::<String>::new(),
-            "sample {number}:\n{}",
-            folder.printed()
-        );
+        assert_eq!(problems(&folder, at.path()), Vec::new(), "sample {number}:\n{}", folder.printed());
         assert!(!folder.manifests.is_empty(), "sample {number}");
         let known: BTreeSet<u32> = report.accounted().into_iter().map(|it| it.1).collect();
-        for (line, text) in (1_u32..).zip(of.lines()) {
-            let text = text.trim();
-            let is_read = match *kind {
-                // What an Ingress is made of stands in lines of its own.
-                "ingress" => text.contains("ingress.kubernetes.io/") || text.starts_with("- path:"),
-                _ => !text.is_empty() && !text.starts_with('#') && !text.starts_with('}'),
-            };
-            assert!(!is_read || known.contains(&line), "sample {number}, line {line}: {text} is passed over");
+        for (line, text) in lines::directives(kind, of) {
+            assert!(known.contains(&line), "sample {number}, line {line}: {text} is passed over");
         }
     }
 }
@@ -100,7 +90,7 @@ fn closed_routes_pass_seaway_check() {
     for (kind, of) in [("nginx", nginx.as_str()), ("haproxy", haproxy)] {
         let at = tempfile::tempdir().expect("a folder");
         let (folder, _) = in_folder(kind, of, &at.path().join("file"));
-        assert_eq!(problems(&folder, at.path()), Vec::<String>::new(), "{}", folder.printed());
+        assert_eq!(problems(&folder, at.path()), Vec::new(), "{}", folder.printed());
         assert!(folder.printed().contains("Closed, requests get 403"), "{}", folder.printed());
     }
 }
