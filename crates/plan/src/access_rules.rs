@@ -69,6 +69,12 @@ impl AccessRules {
         }
     }
 
+    /// Whether all clients are let in, as often as they ask.
+    pub(crate) fn is_open(&self) -> bool {
+        let is_asked = !self.auth.is_empty() || !self.asks.is_empty() || self.tls.is_some();
+        self.sources.is_empty() && self.denied.is_empty() && self.rates.is_empty() && !is_asked
+    }
+
     /// Who is let in by both.
     pub(crate) fn narrow(&mut self, by: &AccessRules) {
         self.sources = match (self.sources.is_empty(), by.sources.is_empty()) {

@@ -66,6 +66,12 @@ pub(crate) fn problem(service: &Service, wishes: &ServiceOptions, given: PlanCon
                 format!("The Service has: {}.", has.join(", ")),
             )
         }
+        Some(_) if key.name == service.meta.name => (
+            Reason::Unsupported,
+            "the Service names itself: its own members decide about its requests".to_owned(),
+            "Name the Service that verifies users; or remove the annotation, if the members do so anyway."
+                .to_owned(),
+        ),
         Some(_) => return None,
     };
     let problem = Problem::new(access_rules::object(service), reason, message);

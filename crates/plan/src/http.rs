@@ -102,8 +102,7 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
     if wrong {
         return Err(format!("{text:?} is not a path; write one like /shop"));
     }
-    // Other proxies read patterns here; such a path would match no request, in silence.
-    if text.contains(['*', '|', '^', '[', '{']) || text.ends_with('$') {
+    if is_like_pattern(text) {
         return Err(format!(
             "{text:?} is a pattern, and paths are beginnings: /api also matches /api/users. For a regular expression, write \
              an HTTPRoute"
@@ -113,6 +112,18 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
         "" => "/".into(),
         path => path.into(),
     })
+}
+
+/// Other proxies read patterns in paths; such a path would match no request, in silence.
+pub(crate) fn is_like_pattern(path: &str) -> bool {
+    path.contains(['*', '|', '^', '[', '{']) || path.ends_with('$')
+}
+
+/// The path that a pattern of all below it means: `/admin` for `/admin/*`, `/admin.*` and `/admin$`.
+pub(crate) fn meant_path(text: &str) -> Option<Name> {
+    let text = text.strip_suffix('$').unwrap_or(text);
+    let text = text.strip_suffix('*').map_or(text, |it| it.strip_suffix('.').unwrap_or(it));
+    path(text).ok()
 }
 
 /// A name in the grammar of HTTP (RFC 9110, section 5.6.2).

@@ -13,7 +13,7 @@ use seaway_model::{
 
 use super::{claims::RouteClaim, patterns::PatternResult};
 use crate::{
-    annotations::{REDIRECT, ServiceOptions, TLS},
+    annotations::{HSTS, REDIRECT, ServiceOptions, TLS},
     index::{PlanContext, ServiceKey},
 };
 
@@ -59,6 +59,8 @@ pub(super) struct AttachedRoute {
     pub(super) redirect: Option<bool>,
     /// Where it asks for that.
     pub(super) redirect_field: Name,
+    /// Where it asks that browsers use https alone.
+    pub(super) hsts_field: Option<Name>,
     pub(super) problems: Vec<Problem>,
     /// What is known of its regular expressions, for as long as it has them.
     pub(super) patterns: Vec<Arc<PatternResult>>,
@@ -129,6 +131,7 @@ impl AttachedRoute {
             certificates: Vec::new(),
             redirect: None,
             redirect_field: Name::default(),
+            hsts_field: None,
             problems: Vec::new(),
             patterns: Vec::new(),
         }
@@ -144,6 +147,8 @@ impl AttachedRoute {
     ) {
         self.certificates = wishes.tls.objects(namespace);
         (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
+        self.hsts_field =
+            wishes.written.get(HSTS).filter(|_| wishes.tls.hsts.is_some_and(|it| it > 0)).cloned();
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
         self.problems.extend(given.certificates.problems_at(&object, &field, &self.certificates, hosts));
     }

@@ -78,7 +78,7 @@ impl FrontDoor {
         Some(AttachedRouteStatus { members, problems: problems.into_iter().collect(), leads })
     }
 
-    /// What somebody is told who asks that http be redirected to https, while no certificate is there.
+    /// What is said to who asks that http be redirected to https, or browsers to use that alone, while no certificate is there.
     pub(crate) fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
         let object = owner.object();
         let guest = self.ranks.get(&object).and_then(|rank| self.guests.get(rank))?;
@@ -92,7 +92,12 @@ impl FrontDoor {
                 Some(problem.at(guest.clients_field.clone()).fix(NAME_A_CERTIFICATE))
             }
             (false, Some(true)) => Some(not_redirected(object, guest.redirect_field.clone())),
-            (false, _) => None,
+            (false, _) => {
+                let what = "this annotation has no effect: browsers heed it only over https, and the front door has no certificate";
+                let problem =
+                    |field: &Name| Problem::new(object, Reason::NoSuchSecret, what).at(field.clone());
+                guest.hsts_field.as_ref().map(|it| problem(it).fix(NAME_A_CERTIFICATE))
+            }
         }
     }
 

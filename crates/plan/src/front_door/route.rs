@@ -23,7 +23,7 @@ use crate::{
         AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, OptionScope, Protection, RATE,
         ServiceOptions,
     },
-    basic_auth, forward_auth,
+    basic_auth, forward_auth, http,
     index::{PlanContext, ServiceKey},
     unheeded::idle,
 };
@@ -146,7 +146,9 @@ impl Reader<'_> {
                 .to_owned();
         }
         for (number, asked) in written.matches.iter().enumerate() {
-            understood &= self.patterns(asked, &format!("{field}.matches[{number}]"));
+            let field = format!("{field}.matches[{number}]");
+            understood &= self.patterns(asked, &field);
+            self.name_literal_pattern(asked, &field);
         }
         // What the Services let in counts for a rule that is not understood, too.
         let (filters, action) = (self.filters(&written.filters), self.action(&written.action, field));
@@ -396,6 +398,26 @@ impl Reader<'_> {
             self.tell(reason, &field.into(), message).fix = fix.to_owned();
         }
         right
+    }
+
+    /// A path that is a pattern to other proxies, and is taken here as it is written.
+    fn name_literal_pattern(&mut self, asked: &Match, field: &str) {
+        let Some(PathMatch::Prefix(path) | PathMatch::Exact(path)) = &asked.path else { return };
+        if !http::is_like_pattern(path) {
+            return;
+        }
+        let mut message = format!("{path:?} is matched as it is written, and not as a pattern");
+        if !self.admitted.is_open() {
+            message.push_str(": other requests that it may mean are served by broader rules, without the protection of this route");
+        }
+        let fix = match http::meant_path(path) {
+            Some(meant) => format!(
+                "Write {meant} with type: PathPrefix, which also matches {}/users; or type: RegularExpression.",
+                meant.trim_end_matches('/')
+            ),
+            None => "Write type: RegularExpression, or a path without a pattern.".to_owned(),
+        };
+        self.tell(Reason::Ignored, &format!("{field}.path.value").into(), message).fix = fix;
     }
 
     fn tell(&mut self, reason: Reason, field: &Name, message: String) -> &mut Problem {

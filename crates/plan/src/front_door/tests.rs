@@ -13,6 +13,7 @@ mod forward_auth;
 mod guarded;
 mod limits;
 mod names;
+mod no_effect;
 mod orders;
 mod owners;
 mod places;
