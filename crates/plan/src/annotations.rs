@@ -50,8 +50,8 @@ pub use other_names::{EquivalentAnnotation, other_name};
 pub(crate) use places::asks;
 pub use places::{OptionScope, place_names, places};
 pub use ports::PerPort;
-pub(crate) use protecting::Protection;
 pub use protecting::{CLIENTS, lets_clients_in, protects};
+pub(crate) use protecting::{Protection, may_name_place};
 pub use table::{
     BACKENDS, BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row,
     SOURCE_RANGES, TRANSPARENT,

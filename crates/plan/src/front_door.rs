@@ -19,6 +19,7 @@ mod entrances;
 mod host_tls;
 mod listeners;
 mod namespace_quotas;
+mod not_attached;
 mod orders;
 mod owners;
 mod paths;
@@ -65,6 +66,7 @@ pub(crate) use self::{
     entrances::{entrance_of, owner_of},
     listeners::requires_client_certificates,
     orders::{ChallengeEffect, ChallengeProblem, Entrances, OrderableHosts},
+    paths::path_of,
     served::PlannedBackends,
     view::why_not,
 };

@@ -1,26 +1,32 @@
-//! Services that are guarded from elsewhere: a route that protects leads to them, or they answer for another Service whose requests
-//! may pass. Unless such a Service asks for the front door itself, it is not served there by its name, where nothing would guard it.
+//! Services that are guarded from elsewhere: a route that protects leads to them, they answer for another Service whose requests may
+//! pass, or a part of their host names is protected by another object. Such a Service is not served at the front door by its name,
+//! where nothing would guard it, unless it asks for that.
+
+mod host_places;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use seaway_model::{
-    ObjectRef, Problem, Reason,
+    Name, ObjectRef, Problem, Reason,
     config::FrontDoor,
     fact::{HttpRoute, Service},
     load_balancer::Action,
 };
 
 use crate::{
-    annotations::{FORWARD_AUTH, ServiceOptions},
+    annotations::{FORWARD_AUTH, HOST, PATH, ServiceOptions},
     front_door,
     index::{Index, ServiceKey},
 };
+pub(crate) use host_places::{HostGuard, HostPlaceIndex, HostPlaces};
 
 /// From where a Service is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardSource {
     ByRoute,
     AsksForOthers,
+    /// Another object protects a part of its host names.
+    AtItsHost,
 }
 
 /// Who guards, and whom.
@@ -93,6 +99,42 @@ pub(crate) fn by_service(service: &Service) -> BTreeSet<ServiceKey> {
     asked.into_iter().filter(|it| *it != own).collect()
 }
 
+/// Whether a Service lets fewer clients in.
+pub(crate) fn is_protected(service: &Service, wishes: &ServiceOptions) -> bool {
+    service.unclear_sources || !service.source_ranges.is_empty() || wishes.restricts_clients()
+}
+
+/// What is said of a Service that is not at the paths of its name, since these would bypass what protects a part of its host names.
+pub(crate) fn bypassing(key: &ServiceKey, wishes: &ServiceOptions, guard: &HostGuard) -> Problem {
+    let HostGuard { by, at } = guard;
+    let message = format!(
+        "{by} restricts access to {at}, and the paths of this Service's name would bypass that: the front door does not serve the \
+         Service at /{} and /{}/{}",
+        key.name, key.namespace, key.name
+    );
+    let problem = Problem::new(key.object(), Reason::Ignored, message);
+    match wishes.http.hosts.first() {
+        Some(host) => problem.at(wishes.field_of(HOST)).fix(format!(
+            "If clients need such a path, set seaway.dev/path: /{}. Else end the host names with a slash, seaway.dev/host: {host}/, and \
+             the Service asks for no path of its name.",
+            key.name
+        )),
+        None => problem.at("metadata.name").fix(
+            "If clients need such a path, set seaway.dev/front-door: \"true\"; else set it to \"false\".",
+        ),
+    }
+}
+
+/// What is said of a Service that protects a path of all host names, where another has a host name: that one comes first.
+pub(crate) fn taken_by_host(key: &ServiceKey, wishes: &ServiceOptions, open: &HostGuard) -> Problem {
+    let HostGuard { by, at } = open;
+    let message = format!(
+        "a host name comes before a path of all host names: {by} serves {at}, without the protection of this Service"
+    );
+    let problem = Problem::new(key.object(), Reason::Unsupported, message);
+    problem.at(wishes.field_of(PATH)).fix(format!("Set seaway.dev/host: {at}."))
+}
+
 /// A route that may protect the Service and cannot be used: by its name it would be open.
 pub(crate) fn unused_route(service: &Service) -> Option<Problem> {
     let place = service.unused_route.as_ref()?;
@@ -115,5 +157,29 @@ impl Index {
             None => Some(GuardSource::AsksForOthers),
         };
         self.guards.of(key).find_map(guard)
+    }
+
+    /// What protects a part of the host names of a Service, which is at these entrances.
+    pub(crate) fn host_guard(
+        &self,
+        key: &ServiceKey,
+        entrances: &[Name],
+        settings: &FrontDoor,
+    ) -> Option<HostGuard> {
+        self.places.guard(key, entrances, settings, |it| self.is_used(it, settings))
+    }
+
+    /// What serves one of these paths by its host name, of a Service that protects them at all others.
+    pub(crate) fn open_place(
+        &self,
+        key: &ServiceKey,
+        paths: &[Name],
+        settings: &FrontDoor,
+    ) -> Option<HostGuard> {
+        self.places.open_place(key, paths, settings, |it| self.is_used(it, settings))
+    }
+
+    fn is_used(&self, object: &ObjectRef, settings: &FrontDoor) -> bool {
+        self.route(object).is_none_or(|it| front_door::is_here(it, settings))
     }
 }

@@ -13,7 +13,7 @@ use seaway_model::{
 
 use crate::{
     certificates::Certificates,
-    guarded::{self, GuardIndex},
+    guarded::{self, GuardIndex, HostPlaceIndex, HostPlaces},
     own_listeners::{OwnListeners, PoolOwner},
     tenant_shares::TenantShares,
 };
@@ -81,6 +81,7 @@ pub struct Index {
     hosts: BTreeMap<Name, Arc<HostReport>>,
     routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
     pub(crate) guards: GuardIndex,
+    pub(crate) places: HostPlaceIndex,
     /// Follows from grants, not from facts alone: the World keeps it.
     pub(crate) own: OwnListeners,
     /// So is this.
@@ -104,6 +105,7 @@ impl Index {
                 let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
                 let members = self.own.set_service(&key, &it.cluster_ips);
                 let mut touched = self.guard(key.object(), guarded::by_service(it));
+                touched.extend(self.place(&key.object(), HostPlaces::of_service(it)));
                 touched.extend(changed(
                     self.services.insert(key.clone(), it.clone()),
                     it,
@@ -143,6 +145,7 @@ impl Index {
                     it,
                     ChangeScope::Route(object.clone()),
                 );
+                touched.extend(self.place(&object, HostPlaces::of_route(it)));
                 touched.extend(self.guard(object, guarded::by_route(it)));
                 touched
             }
@@ -158,6 +161,11 @@ impl Index {
     /// Services that are guarded now, or no more.
     fn guard(&mut self, by: ObjectRef, all: BTreeSet<ServiceKey>) -> Vec<ChangeScope> {
         self.guards.set(by, all).into_iter().map(ChangeScope::Service).collect()
+    }
+
+    /// Services that host names of an object concern, as they are now.
+    fn place(&mut self, object: &ObjectRef, now: HostPlaces) -> Vec<ChangeScope> {
+        self.places.set(object, now).into_iter().map(ChangeScope::Service).collect()
     }
 
     /// The last value of each label that it has no more.
@@ -202,7 +210,8 @@ impl Index {
                     let members = self.own.set_service(&key, &[]);
                     let service = self.services.remove(&key).map(|_| ChangeScope::Service(key));
                     let members = (!members.is_empty()).then_some(ChangeScope::Members(members));
-                    let guarded = self.guard(object.clone(), BTreeSet::new());
+                    let mut guarded = self.guard(object.clone(), BTreeSet::new());
+                    guarded.extend(self.place(object, HostPlaces::default()));
                     return service.into_iter().chain(members).chain(guarded).collect();
                 }
                 Kind::Namespace => {
@@ -214,7 +223,8 @@ impl Index {
                 }
                 Kind::HTTPRoute => {
                     let route = self.routes.remove(object).map(|_| ChangeScope::Route(object.clone()));
-                    let guarded = self.guard(object.clone(), BTreeSet::new());
+                    let mut guarded = self.guard(object.clone(), BTreeSet::new());
+                    guarded.extend(self.place(object, HostPlaces::default()));
                     return route.into_iter().chain(guarded).collect();
                 }
                 _ => None,

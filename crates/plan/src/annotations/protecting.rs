@@ -3,6 +3,8 @@
 //! No default may stand in for one that is not understood: nothing listens until it is corrected, and in a cloud nothing is
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
+use seaway_model::fact::Labels;
+
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
     ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, FRONT_DOOR, HOST, OURS, PASSTHROUGH, PATH, PROXY_FROM, RATE,
@@ -85,6 +87,15 @@ pub(super) fn of_ours(key: &str) -> Option<String> {
     Some(format!("{OURS}{name}"))
 }
 
+/// Whether these may say where at the front door their Service is.
+pub(crate) fn may_name_place(annotations: &Labels) -> bool {
+    let is_place = |key: &str| {
+        let row = rows().find(|row| row.names.contains(&key));
+        row.is_some_and(|row| [HOST, PATH].contains(&row.name()))
+    };
+    annotations.keys().any(|key| key.starts_with(OURS) || of_ours(key).is_some() || is_place(key))
+}
+
 impl ServiceOptions {
     /// Closes what an option protects that is not understood. Says what follows; nothing, if its default may be used.
     pub fn close_for(&mut self, option: &str) -> Option<&'static str> {
@@ -128,12 +139,16 @@ impl ServiceOptions {
 
     /// Whether a route that says this lets fewer in than the Services it leads to.
     pub(crate) fn guards(&self) -> bool {
+        self.restricts_clients() || !self.http.entrances.is_empty() || self.protection().is_some()
+    }
+
+    /// Whether it lets fewer clients in where it is served. (Limits of all clients together keep no single one out.)
+    pub(crate) fn restricts_clients(&self) -> bool {
         let is_open = self.sources.is_empty() && self.denied.is_empty() && self.http.rate.is_none();
         !is_open
             || self.clients_unclear
-            || !self.http.entrances.is_empty()
             || self.http.asks_who_it_is()
-            || self.protection().is_some()
+            || !matches!(self.protection(), None | Some(Protection::Limits(_)))
     }
 
     /// What is asked for and cannot be had for a route, or where TLS is passed on.

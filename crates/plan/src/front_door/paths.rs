@@ -85,7 +85,7 @@ impl PathOwners {
     }
 }
 
-pub(super) fn path_of(asked: &Match) -> &str {
+pub(crate) fn path_of(asked: &Match) -> &str {
     match &asked.path {
         Some(PathMatch::Prefix(path) | PathMatch::Exact(path)) => path.trim_end_matches('/'),
         Some(PathMatch::Regex(pattern)) => begins_with(pattern),

@@ -12,14 +12,15 @@ use seaway_model::{
 use super::{
     attached_route::{AttachedRoute, unavailable},
     attached_status::ignored_redirect_off,
-    client_certificates::{self, CannotAsk, cannot_ask},
+    client_certificates::{self, cannot_ask},
     entrances::settings_of,
+    not_attached::NotAttachedReason,
 };
 use crate::{
     access_rules::{self, AccessRules},
     annotations::{self, OptionScope, Protection, ServiceOptions},
     basic_auth, forward_auth,
-    guarded::{self, GuardSource},
+    guarded::{self, GuardSource, HostGuard},
     http::{PortProtocol, protocol_of},
     index::{PlanContext, ServiceKey},
     unheeded::idle,
@@ -27,67 +28,6 @@ use crate::{
 
 /// The field that makes the paths of a Service's name.
 pub(super) const NAME: &str = "metadata.name";
-
-/// Why a Service is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotAttachedReason {
-    AsItAsks,
-    WithItsOwnAddress,
-    Unasked,
-    /// It has what protects it, and a listener that it shares with others cannot have that.
-    Protected(Protection),
-    /// Its clients have to show a certificate that cannot be asked for.
-    Uncertifiable(CannotAsk),
-    /// It says from where clients may connect, and TLS is passed on before anybody asks.
-    SourcesWithPassthrough,
-    /// The same of users, who are not asked then, and of requests, which are not counted.
-    UsersWithPassthrough,
-    WithoutHttp,
-    /// Something protects it elsewhere, and would not where its name leads.
-    Guarded(GuardSource),
-    /// What is to protect it elsewhere cannot be used.
-    UnusedRoute,
-}
-
-impl NotAttachedReason {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            NotAttachedReason::AsItAsks => "seaway.dev/front-door keeps the Service out",
-            NotAttachedReason::WithItsOwnAddress => {
-                "the Service has an address of its own; with seaway.dev/front-door: \"true\", the front \
-                 door serves it, too"
-            }
-            NotAttachedReason::Unasked => {
-                "the front door serves only Services that have seaway.dev/front-door: \"true\""
-            }
-            NotAttachedReason::Uncertifiable(why) => why.as_str(),
-            NotAttachedReason::Protected(Protection::Clients(_)) => {
-                "the front door cannot require client certificates where it passes TLS through"
-            }
-            NotAttachedReason::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
-                "an annotation that restricts access to the Service is not understood: the front door answers 503 for it until that is corrected"
-            }
-            NotAttachedReason::SourcesWithPassthrough => {
-                "the front door does not pass TLS through to a Service with source ranges"
-            }
-            NotAttachedReason::UsersWithPassthrough => {
-                "the front door cannot require a password, query an authentication Service, or count requests where it passes TLS through"
-            }
-            NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
-            NotAttachedReason::Guarded(GuardSource::ByRoute) => {
-                "an HTTPRoute restricts access to this Service, and the path of its name would bypass the route; seaway.dev/front-door: \"true\" serves it there"
-            }
-            NotAttachedReason::UnusedRoute => {
-                "what may be an HTTPRoute that protects this Service cannot be used, and the path of its name would bypass it; \
-                 seaway.dev/front-door: \"true\" serves it there"
-            }
-            NotAttachedReason::Guarded(GuardSource::AsksForOthers) => {
-                "the Service answers seaway.dev/forward-auth of another Service, so clients do not reach it; \
-     seaway.dev/front-door: \"true\" serves it to clients, too"
-            }
-        }
-    }
-}
 
 /// The Service as a guest; nothing, if it is none.
 pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<AttachedRoute> {
@@ -111,6 +51,10 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
             guest
                 .problems
                 .extend(guarded::unused_route(service).filter(|_| why == NotAttachedReason::UnusedRoute));
+            if why == NotAttachedReason::Guarded(GuardSource::AtItsHost) {
+                let guard = host_guard(&key, &wishes, given);
+                guest.problems.extend(guard.map(|it| guarded::bypassing(&key, &wishes, &it)));
+            }
             // Its place, or its annotations, are not understood: that is reported though it is not here.
             let is_news = match why {
                 NotAttachedReason::Protected(_) | NotAttachedReason::UnusedRoute => true,
@@ -122,6 +66,7 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     };
     if let Some(why) = unguarded(service, &wishes, config) {
         guest.problems.extend(refused(&key, &wishes, why));
+        guest.problems.extend(taken_by_host(&key, &wishes, given));
         close(&mut guest, places(&key, &ports, &wishes, config));
         return Some(guest);
     }
@@ -137,7 +82,16 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     if is_certified {
         guest.problems.extend(without_host(&key, &wishes));
     }
-    for place in places(&key, &ports, &wishes, config) {
+    // Who names host names has the paths of its name beside them, but for those that would bypass what protects a part of these.
+    let bypassed =
+        host_guard(&key, &wishes, given).filter(|_| !wishes.http.hosts.is_empty() && !is_certified);
+    let mut places = places(&key, &ports, &wishes, config);
+    if bypassed.is_some() && places.iter().any(|it| it.field == NAME.into()) {
+        guest.problems.extend(bypassed.map(|it| guarded::bypassing(&key, &wishes, &it)));
+        places.retain(|it| it.field != NAME.into());
+    }
+    guest.problems.extend(taken_by_host(&key, &wishes, given));
+    for place in places {
         if is_certified && place.field == NAME.into() {
             continue;
         }
@@ -165,6 +119,16 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     let off = ignored_redirect_off(&guest, &settings_of(&wishes, config));
     guest.problems.extend(off);
     Some(guest)
+}
+
+fn host_guard(key: &ServiceKey, wishes: &ServiceOptions, given: PlanContext<'_>) -> Option<HostGuard> {
+    given.index.host_guard(key, &wishes.http.entrances, &given.config.front_door)
+}
+
+/// What is said of a protected path of all host names that another Service serves by its host name.
+fn taken_by_host(key: &ServiceKey, wishes: &ServiceOptions, given: PlanContext<'_>) -> Option<Problem> {
+    let open = given.index.open_place(key, &wishes.http.paths, &given.config.front_door)?;
+    Some(guarded::taken_by_host(key, wishes, &open))
 }
 
 /// Where a port of a Service is served.
@@ -340,7 +304,8 @@ fn ports<'s>(
             return Err(NotAttachedReason::UnusedRoute);
         }
         (None, FrontDoorServices::All, _) => {
-            if let Some(guarded) = given.index.guarded(&key, &config.front_door) {
+            let at_host = || host_guard(&key, wishes, given).map(|_| GuardSource::AtItsHost);
+            if let Some(guarded) = given.index.guarded(&key, &config.front_door).or_else(at_host) {
                 return Err(NotAttachedReason::Guarded(guarded));
             }
         }

@@ -1,6 +1,7 @@
 //! Who is at the front door, where, and who came too late: tables over small worlds.
 
 mod auth;
+mod bypassed;
 mod certificate_limit;
 mod certified;
 mod claims;

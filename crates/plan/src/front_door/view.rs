@@ -11,11 +11,8 @@ use seaway_model::{
 };
 
 use super::{
-    FrontDoor,
-    attached_route::AttachedRoute,
-    attached_status::LostClaims,
-    claims::RouteClaim,
-    service::{self, NotAttachedReason},
+    FrontDoor, attached_route::AttachedRoute, attached_status::LostClaims, claims::RouteClaim,
+    not_attached::NotAttachedReason, service,
 };
 use crate::index::{PlanContext, ServiceKey};
 

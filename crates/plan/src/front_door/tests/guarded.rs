@@ -9,7 +9,7 @@ use seaway_model::{
 use super::{routes::route_to, scene::*};
 use crate::{World, dry_run, front_door};
 
-const RANGES: (&str, &str) = ("seaway.dev/source-ranges", "10.0.0.0/8");
+pub(super) const RANGES: (&str, &str) = ("seaway.dev/source-ranges", "10.0.0.0/8");
 
 fn route_saying(service: &str, say: &[(&str, &str)]) -> HttpRoute {
     let mut route = route_to(service, 80);
@@ -18,7 +18,7 @@ fn route_saying(service: &str, say: &[(&str, &str)]) -> HttpRoute {
 }
 
 /// Whether the Service is at the path of its name.
-fn is_by_name(world: &World, service: &Service) -> bool {
+pub(super) fn is_by_name(world: &World, service: &Service) -> bool {
     let path = format!("/{} -> ", service.meta.name);
     entrances(world).iter().any(|it| it.starts_with(&path))
 }
