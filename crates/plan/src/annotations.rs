@@ -7,6 +7,7 @@ mod cloud;
 mod compression;
 mod http;
 mod meant;
+mod meant_places;
 mod names;
 mod octavia;
 mod other_names;
@@ -299,6 +300,7 @@ impl ServiceOptions {
             Some(is_unknown(key))
         };
         problems.retain(|it| !(service.unclear_sources && key(&it.field) == Some(true)));
+        self.name_meant_places(service, &mut problems);
         problems
     }
 

@@ -79,6 +79,11 @@ pub fn wish(bytes: &[u8]) {
         refused.close_for(name);
         assert!(problems.is_empty() || wishes == refused, "{name}: {text:?} was refused and heeded");
     }
+    if let Some((host, path)) = http::meant_place(text) {
+        assert!(host.is_some() || path.is_some());
+        assert!(host.is_none_or(|it| http::host(&it.to_string()) == Ok(it)), "it is kept in one form");
+        assert!(path.is_none_or(|it| http::path(&it) == Ok(it)), "it is kept in one form");
+    }
     if let Ok(range) = quantity::range(text) {
         assert!(range.first() <= range.last());
     }

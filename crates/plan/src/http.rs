@@ -126,6 +126,22 @@ pub(crate) fn meant_path(text: &str) -> Option<Name> {
     path(text).ok()
 }
 
+/// The place that a text probably means which is none: `http://shop.example/admin`, `shop.example /admin`, `shop.example:80/admin/*`.
+/// Nothing, if that is not known.
+pub(crate) fn meant_place(text: &str) -> Option<(Option<HostPattern>, Option<Name>)> {
+    let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let parts: Vec<&str> = text.split('/').map(str::trim).collect();
+    let text = parts.join("/");
+    let (name, beginning) = text.find('/').map_or((text.as_str(), ""), |at| text.split_at(at));
+    let name = match name.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
+        _ => name,
+    };
+    let path = if beginning.is_empty() { None } else { Some(meant_path(beginning)?) };
+    let host = if name.is_empty() { None } else { Some(host(name).ok()?) };
+    (host.is_some() || path.is_some()).then_some((host, path))
+}
+
 /// A name in the grammar of HTTP (RFC 9110, section 5.6.2).
 pub fn is_token(text: &str) -> bool {
     !text.is_empty()
@@ -187,6 +203,38 @@ mod tests {
                 app_protocol: app_protocol.map(Name::from),
             };
             assert_eq!(protocol_of(&port), expected, "{protocol} {app_protocol:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_none_means_one_or_is_not_known() {
+        for (text, meant) in [
+            ("http://shop.example/admin", "shop.example/admin"),
+            ("https://Shop.Example/", "shop.example/"),
+            ("https://*.example", "*.example"),
+            ("shop.example /admin", "shop.example/admin"),
+            ("shop.example/ admin", "shop.example/admin"),
+            ("shop.example/admin/*", "shop.example/admin"),
+            ("shop.example/admin*", "shop.example/admin"),
+            ("shop.example/admin.*", "shop.example/admin"),
+            ("shop.example/admin$", "shop.example/admin"),
+            ("shop.example/*", "shop.example/"),
+            ("shop.example:8080/admin", "shop.example/admin"),
+            ("/admin/*", "/admin"),
+            ("shop example/admin", ""),
+            ("shop_/admin", ""),
+            ("shop.example/ad[a-z]", ""),
+            ("shop.example/(admin|staff)", ""),
+            ("~^shop", ""),
+            ("*", ""),
+            ("http://", ""),
+            ("", ""),
+        ] {
+            let found = meant_place(text).map(|(host, path)| {
+                let host = host.map(|it| it.to_string()).unwrap_or_default();
+                format!("{host}{}", path.unwrap_or_default())
+            });
+            assert_eq!(found.unwrap_or_default(), meant, "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! No default may stand in for one that is not understood: nothing listens until it is corrected, and in a cloud nothing is
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
-use seaway_model::fact::Labels;
+use seaway_model::{Problem, fact::Labels};
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
@@ -94,6 +94,11 @@ pub(crate) fn may_name_place(annotations: &Labels) -> bool {
         row.is_some_and(|row| [HOST, PATH].contains(&row.name()))
     };
     annotations.keys().any(|key| key.starts_with(OURS) || of_ours(key).is_some() || is_place(key))
+}
+
+/// Whether a Problem is about the place of its Service at the front door, which is not understood.
+pub(crate) fn leaves_front_door(problem: &Problem) -> bool {
+    problem.message.ends_with(NO_PLACE)
 }
 
 impl ServiceOptions {

@@ -41,13 +41,21 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     if config.front_door.opens == OpenPolicy::Never && asks(&wishes) != Some(true) {
         return None;
     }
+    if wishes.take_meant_places(service) {
+        guest.problems.extend(taken_by_host(&key, &wishes, given));
+        close(&mut guest, written_places(service, &wishes, config));
+        return Some(guest);
+    }
     if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {
         return Some(passing(guest, service, &wishes, config));
     }
     let ports = match ports(service, &wishes, given) {
         Ok(ports) => ports,
         Err(why) => {
-            guest.problems.extend(refused(&key, &wishes, why));
+            guest.problems.extend(refused(&key, service, &wishes, why));
+            if why == NotAttachedReason::WithoutHttp && is_protected_place(service, &wishes) {
+                close(&mut guest, written_places(service, &wishes, config));
+            }
             guest
                 .problems
                 .extend(guarded::unused_route(service).filter(|_| why == NotAttachedReason::UnusedRoute));
@@ -59,13 +67,14 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
             let is_news = match why {
                 NotAttachedReason::Protected(_) | NotAttachedReason::UnusedRoute => true,
                 NotAttachedReason::Guarded(_) => !guest.problems.is_empty(),
+                NotAttachedReason::Unasked if wishes.http.place_unclear => true,
                 _ => asks(&wishes) == Some(true),
             };
             return is_news.then_some(guest);
         }
     };
     if let Some(why) = unguarded(service, &wishes, config) {
-        guest.problems.extend(refused(&key, &wishes, why));
+        guest.problems.extend(refused(&key, service, &wishes, why));
         guest.problems.extend(taken_by_host(&key, &wishes, given));
         close(&mut guest, places(&key, &ports, &wishes, config));
         return Some(guest);
@@ -148,9 +157,7 @@ fn places(
     wishes: &ServiceOptions,
     config: &Config,
 ) -> Vec<PortExposure> {
-    let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
-        return Vec::new();
-    };
+    let first = ports.iter().find(|it| it.port == 80).or(ports.first()).map_or(0, |it| it.port);
     let http = &wishes.http;
     let strips = http.strip_prefix.unwrap_or(false);
     let mut all = Vec::new();
@@ -179,6 +186,19 @@ fn places(
         PortExposure { port: first, hosts, paths, strips, field }
     }));
     all
+}
+
+/// Those that its annotations name, whatever its ports speak.
+fn written_places(service: &Service, wishes: &ServiceOptions, config: &Config) -> Vec<PortExposure> {
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let ports: Vec<&ServicePort> = service.ports.iter().collect();
+    let mut all = places(&key, &ports, wishes, config);
+    all.retain(|it| *it.field != *NAME);
+    all
+}
+
+fn is_protected_place(service: &Service, wishes: &ServiceOptions) -> bool {
+    wishes.http.names_entrances() && guarded::is_protected(service, wishes)
 }
 
 /// The Service keeps its places, and answers 503 there: without it, a Service at a path above would answer requests that this one
@@ -235,9 +255,6 @@ fn passing(
         let told = Problem::new(key.object(), Reason::Unsupported, what).at(field);
         let fix = "Name hosts alone; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.";
         guest.problems.push(told.fix(fix));
-        if wishes.http.hosts.is_empty() {
-            return guest;
-        }
     }
     let mut problem = |reason, what: &str, fix: &str| {
         let field = wishes.field_of(annotations::PASSTHROUGH);
@@ -245,10 +262,10 @@ fn passing(
     };
     if let Some(why) = why_not_passed_through(service, wishes) {
         problem(Reason::Unsupported, why.as_str(), REMOVE_IT);
-        let ports: Vec<&ServicePort> = service.ports.iter().collect();
-        let mut of_hosts = places(&key, &ports, wishes, config);
-        of_hosts.retain(|it| !it.hosts.is_empty());
-        close(&mut guest, of_hosts);
+        close(&mut guest, written_places(service, wishes, config));
+        return guest;
+    }
+    if wishes.http.hosts.is_empty() && !wishes.http.placed.is_empty() {
         return guest;
     }
     if wishes.http.hosts.is_empty() {
@@ -374,7 +391,13 @@ fn without_name(key: &ServiceKey, wishes: &ServiceOptions) -> Option<Problem> {
 const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
 
 /// What somebody is told who asked to be there in vain.
-fn refused(key: &ServiceKey, wishes: &ServiceOptions, why: NotAttachedReason) -> Option<Problem> {
+fn refused(
+    key: &ServiceKey,
+    service: &Service,
+    wishes: &ServiceOptions,
+    why: NotAttachedReason,
+) -> Option<Problem> {
+    let mut what = why.as_str().to_owned();
     let (reason, fix) = match why {
         NotAttachedReason::Uncertifiable(cannot) => {
             let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
@@ -388,10 +411,15 @@ fn refused(key: &ServiceKey, wishes: &ServiceOptions, why: NotAttachedReason) ->
         NotAttachedReason::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
             return None;
         }
-        NotAttachedReason::WithoutHttp => (
-            Reason::NoSuchPort,
-            "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
-        ),
+        NotAttachedReason::WithoutHttp => {
+            if is_protected_place(service, wishes) {
+                what.push_str(": the front door answers 503 at its host names and paths");
+            }
+            (
+                Reason::NoSuchPort,
+                "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
+            )
+        }
         NotAttachedReason::AsItAsks
         | NotAttachedReason::WithItsOwnAddress
         | NotAttachedReason::Unasked
@@ -403,7 +431,7 @@ fn refused(key: &ServiceKey, wishes: &ServiceOptions, why: NotAttachedReason) ->
         }
     };
     let field = wishes.field_of(asking_option(wishes));
-    Some(Problem::new(key.object(), reason, why.as_str()).at(field).fix(fix))
+    Some(Problem::new(key.object(), reason, what).at(field).fix(fix))
 }
 
 /// Whether the Service wants to be here; nothing, if it does not care.

@@ -62,6 +62,7 @@ impl HostPlaces {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
         let mut wishes = ServiceOptions::by_default();
         wishes.read(&key.object(), written);
+        wishes.take_meant_places(service);
         let (http, protects) = (&wishes.http, is_protected(service, &wishes));
         if http.front_door == Some(false) || wishes.tls.through && !protects {
             return HostPlaces::default();

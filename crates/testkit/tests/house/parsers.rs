@@ -21,7 +21,7 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 59] = [
+const PARSERS: [(&str, &[&str]); 60] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
@@ -65,6 +65,7 @@ const PARSERS: [(&str, &[&str]); 59] = [
     ("plan/src/annotations/", &["wish"]),
     ("plan/src/base64.rs", &["certificate"]),
     ("plan/src/certificates/", &["certificate"]),
+    ("plan/src/http.rs", &["wish"]),
     ("plan/src/quantity.rs", &["wish"]),
     ("proxy/src/health/call.rs", &["call"]),
     ("proxy/src/http/compression.rs", &["rules"]),

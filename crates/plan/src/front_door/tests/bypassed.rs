@@ -166,11 +166,12 @@ const TAKEN: &str = "without the protection of this Service";
 fn a_protected_path_of_all_hosts_that_a_host_name_takes_away_is_a_problem() {
     let path = ("seaway.dev/path", "/admin");
     let shop_example = host("shop.example");
-    let cases: [(Say<'_>, Say<'_>, Option<&str>); 11] = [
+    let cases: [(Say<'_>, Say<'_>, Option<&str>); 12] = [
         (&[shop_example], &[path, RANGES], Some("shop.example/admin")),
         (&[host("shop.example/")], &[path, RANGES], Some("shop.example/admin")),
         (&[host("*.example")], &[path, RANGES], Some("*.example/admin")),
         // It answers 503 at all others.
+        (&[shop_example], &[("seaway.dev/path", "admin"), RANGES], Some("shop.example/admin")),
         (&[shop_example], &[path, ("seaway.dev/source-ranges", "office")], Some("shop.example/admin")),
         (&[shop_example], &[path], None),
         (&[shop_example, RANGES], &[path, RANGES], None),

@@ -2,8 +2,8 @@
 //! there in its place.
 
 use seaway_model::{
-    Config, Name,
-    config::{FrontDoor, TlsSecrets},
+    Config, L4, Name,
+    config::{FrontDoor, FrontDoorServices, TlsSecrets},
     fact::Service,
     load_balancer::{Action, Match, PathMatch, Rule},
 };
@@ -79,6 +79,103 @@ fn hosts_that_cannot_be_passed_through_with_protection_answer_503() {
     assert!(rules.iter().all(|it| answers(it) == Some(503)), "{rules:?}");
     // For its sake alone, no port is opened.
     assert!(load_balancer(&world(Config::default(), [put(&shop), backed(&shop)])).is_none());
+}
+
+/// `shop.example/admin`, where 503 is answered.
+fn closed_places(world: &World) -> Vec<String> {
+    let closed = entrances(world).into_iter();
+    closed.filter_map(|it| it.strip_suffix(" -> answer 503").map(str::to_owned)).collect()
+}
+
+type Say<'a> = &'a [(&'a str, &'a str)];
+
+const RANGES: (&str, &str) = ("seaway.dev/source-ranges", "10.0.0.0/8");
+const UNKNOWN: &str = "a broader host name or path may serve requests that are meant for it";
+
+#[test]
+fn a_protected_service_whose_place_is_not_understood_answers_503_where_it_was_probably_meant() {
+    let host = ("seaway.dev/host", "shop.example/admin");
+    let cases: [(Say<'_>, &[&str], bool); 20] = [
+        (&[("seaway.dev/host", "http://shop.example/admin")], &["shop.example/admin"], false),
+        (&[("seaway.dev/host", "shop.example /admin")], &["shop.example/admin"], false),
+        (&[("seaway.dev/host", "shop.example/admin/*")], &["shop.example/admin"], false),
+        (&[("seaway.dev/host", "shop.example/admin.*")], &["shop.example/admin"], false),
+        (&[("seaway.dev/host", "https://admin.example")], &["admin.example/"], false),
+        (&[("serviceloadbalancer/lb.host", "shop.example:80/admin")], &["shop.example/admin"], false),
+        (&[("seaway.dev/hosts", "shop.example/admin")], &["shop.example/admin"], false),
+        (&[("seaway.dev/hst", "shop.example/admin")], &["shop.example/admin"], false),
+        (&[("seaway.dev/path", "admin")], &["/admin"], false),
+        (&[("seaway.dev/path", "shop.example/admin")], &["shop.example/admin"], false),
+        (&[("seaway.dev/path", "/admin/*")], &["/admin"], false),
+        (&[host, ("seaway.dev/path", "ad min")], &["shop.example/admin"], true),
+        (&[host, ("seaway.dev/front-door", "maybe")], &["shop.example/admin"], false),
+        (
+            &[("seaway.dev/host", "a.example/admin,http://b.example/admin,c d")],
+            &["a.example/admin", "b.example/admin"],
+            true,
+        ),
+        (&[("seaway.dev/host", "shop_/admin")], &[], true),
+        (&[("seaway.dev/host", "")], &[], true),
+        (&[("seaway.dev/path", "/*")], &[], true),
+        (&[("seaway.dev/front-door", "maybe")], &[], true),
+        // It is kept out.
+        (&[("seaway.dev/host", "http://shop.example/admin"), ("seaway.dev/front-door", "false")], &[], false),
+        (&[host], &[], false),
+    ];
+    for (say, expected, is_unknown) in cases {
+        for annotated in [false, true] {
+            let mut config = Config::default();
+            if annotated {
+                config.front_door.services = FrontDoorServices::Annotated;
+            }
+            let shop = saying(service("shop", &[80]), &[("seaway.dev/host", "shop.example")]);
+            let admin = saying(saying(service("admin", &[80]), say), &[RANGES]);
+            let world = world(config, [put(&shop), backed(&shop), put(&admin), backed(&admin)]);
+            assert_eq!(closed_places(&world), expected, "{say:?}: {:?}", entrances(&world));
+            let said = problems(&world).join("\n");
+            assert_eq!(said.contains(UNKNOWN), is_unknown, "{say:?}: {said}");
+            let answers = format!("and answers 503 at {}", expected.join(", ").trim_end_matches('/'));
+            assert_eq!(said.contains(&answers), !expected.is_empty(), "{say:?}: {said}");
+        }
+        // Nothing is kept for a Service that lets everybody in.
+        let open = saying(service("admin", &[80]), say);
+        let world = world(Config::default(), [put(&open), backed(&open)]);
+        assert_eq!(closed_places(&world), [""; 0], "{say:?}");
+        assert!(!problems(&world).join("\n").contains(UNKNOWN), "{say:?}");
+    }
+}
+
+#[test]
+fn a_protected_service_without_a_port_for_its_place_answers_503_there() {
+    let host = ("seaway.dev/host", "shop.example/admin");
+    let through = ("seaway.dev/tls-passthrough", "true");
+    let udp = |mut service: Service| {
+        service.ports[0].protocol = L4::Udp;
+        service
+    };
+    let tcp = |service: Service| speaking(service, 0, "tcp");
+    let as_it_is = |service: Service| service;
+    type Change = fn(Service) -> Service;
+    let cases: [(Change, Say<'_>, &[&str]); 7] = [
+        (udp, &[host], &["shop.example/admin"]),
+        (tcp, &[host], &["shop.example/admin"]),
+        (tcp, &[PATH], &["/admin"]),
+        (as_it_is, &[host, through], &["shop.example/admin"]),
+        (as_it_is, &[PATH, through], &["/admin"]),
+        (tcp, &[], &[]),
+        (as_it_is, &[host], &[]),
+    ];
+    for (change, say, expected) in cases {
+        let shop = saying(service("shop", &[80]), &[("seaway.dev/host", "shop.example")]);
+        let open = saying(change(service("admin", &[80])), say);
+        let admin = saying(open.clone(), &[RANGES]);
+        let of = |it: &Service| world(Config::default(), [put(&shop), backed(&shop), put(it), backed(it)]);
+        assert_eq!(closed_places(&of(&admin)), expected, "{say:?}: {:?}", entrances(&of(&admin)));
+        assert_eq!(closed_places(&of(&open)), [""; 0], "{say:?}");
+        if !expected.is_empty() {
+            assert!(!problems(&of(&admin)).is_empty(), "{say:?}");
+        }
+    }
 }
 
 #[test]
