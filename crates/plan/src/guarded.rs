@@ -7,16 +7,17 @@ mod host_places;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use seaway_model::{
-    Name, ObjectRef, Problem, Reason,
+    ListenerId, Name, ObjectRef, Problem, Reason,
     config::FrontDoor,
     fact::{HttpRoute, Service},
     load_balancer::Action,
 };
 
 use crate::{
-    annotations::{FORWARD_AUTH, HOST, PATH, ServiceOptions},
+    annotations::{FORWARD_AUTH, HOST, PATH, Protection, ServiceOptions},
+    demand::Demand,
     front_door,
-    index::{Index, ServiceKey},
+    index::{Index, PlanContext, ServiceKey},
 };
 pub(crate) use host_places::{HostGuard, HostPlaceIndex, HostPlaces};
 
@@ -135,6 +136,44 @@ pub(crate) fn taken_by_host(key: &ServiceKey, wishes: &ServiceOptions, open: &Ho
     problem.at(wishes.field_of(PATH)).fix(format!("Set seaway.dev/host: {at}."))
 }
 
+/// What is said of a Service that a protected route leads to, whose own listeners clients reach as well. It stays so: that is asked
+/// for. Where the Service itself says who may connect, that holds at both.
+pub(crate) fn open_beside_route(
+    demand: &Demand,
+    open: &[ListenerId],
+    given: PlanContext<'_>,
+) -> Option<Problem> {
+    let wishes = &demand.wishes;
+    let is_said = !demand.sources().is_empty()
+        || wishes.http.asks_who_it_is()
+        || matches!(wishes.protection(), Some(Protection::Clients(_)));
+    if open.is_empty() || is_said {
+        return None;
+    }
+    let meta = &demand.service.meta;
+    let key = ServiceKey::new(meta.namespace.clone(), meta.name.clone());
+    let route = given.index.guarding_route(&key, &given.config.front_door)?;
+    let ports: Vec<String> = open.iter().map(ToString::to_string).collect();
+    let ports = ports.join(", ");
+    let (way, field, close) = match demand.ports.first().filter(|_| demand.hosts_only) {
+        Some(entry) => {
+            let close = format!("remove {} from the configuration", entry.field);
+            (format!("port {ports} of this host ({})", entry.field), "metadata.name", close)
+        }
+        None => {
+            let close = "set spec.type: ClusterIP".to_owned();
+            (format!("port {ports} of the Service's own address"), "spec.type", close)
+        }
+    };
+    let message = format!(
+        "{route} restricts access to this Service, and clients reach the Service without it at {way}"
+    );
+    let problem = Problem::new(key.object(), Reason::Unsupported, message).at(field);
+    Some(problem.fix(format!(
+        "Restrict access at the Service itself, such as with seaway.dev/source-ranges, which then holds for the route, too; or {close}."
+    )))
+}
+
 /// A route that may protect the Service and cannot be used: by its name it would be open.
 pub(crate) fn unused_route(service: &Service) -> Option<Problem> {
     let place = service.unused_route.as_ref()?;
@@ -157,6 +196,11 @@ impl Index {
             None => Some(GuardSource::AsksForOthers),
         };
         self.guards.of(key).find_map(guard)
+    }
+
+    fn guarding_route(&self, key: &ServiceKey, settings: &FrontDoor) -> Option<&ObjectRef> {
+        let is_one = |it: &ObjectRef| self.route(it).is_some_and(|it| front_door::is_here(it, settings));
+        self.guards.of(key).find(|it| is_one(it))
     }
 
     /// What protects a part of the host names of a Service, which is at these entrances.

@@ -24,7 +24,7 @@ use crate::{
     certificates::Certificates,
     closed,
     demand::{Demand, DemandPort},
-    forbidden_members, forward_auth,
+    forbidden_members, forward_auth, guarded,
     http::protocol_of,
     index::PlanContext,
     members::{Members, members},
@@ -110,6 +110,8 @@ pub(crate) fn plan(
         }
     }
     planned.problems.extend(forward_auth::problems(demand, given));
+    let open: Vec<ListenerId> = listeners.keys().copied().collect();
+    planned.problems.extend(guarded::open_beside_route(demand, &open, given));
     planned.problems.extend(index.shares.problem(&who, demand, too_many));
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));

@@ -2,9 +2,9 @@
 //! comes before a path of all host names.
 
 use seaway_model::{
-    Change, Config,
+    Change, Config, L4,
     config::FrontDoor,
-    fact::{FactRef, HttpRoute, Service},
+    fact::{FactRef, HttpRoute, Service, ServiceKind},
     load_balancer::HostPattern,
 };
 
@@ -12,6 +12,7 @@ use super::{
     guarded::{RANGES, is_by_name},
     routes::{route_to, under},
     scene::*,
+    services::exposed,
 };
 use crate::{World, dry_run};
 
@@ -205,4 +206,44 @@ fn a_protected_path_of_all_hosts_that_a_host_name_takes_away_is_a_problem() {
     assert_eq!(told(&world, TAKEN), [""; 0]);
     dry_run(&mut world, [put_route(&route("open", "shop", "/", &[]))]);
     assert_eq!(told(&world, TAKEN).len(), 1, "{:?}", problems(&world));
+}
+
+#[test]
+fn a_listener_beside_a_protected_route_is_named_unless_the_service_says_itself_who_may_connect() {
+    let denied = ("seaway.dev/denied-source-ranges", "192.0.2.0/24");
+    for (of_service, of_route, expected) in [
+        (&[][..], &[RANGES][..], true),
+        (&[], &[("seaway.dev/basic-auth", "users")], true),
+        (&[denied], &[RANGES], true),
+        (&[], &[], false),
+        (&[RANGES], &[RANGES], false),
+        (&[("seaway.dev/source-ranges", "office")], &[RANGES], false),
+    ] {
+        for is_exposed in [false, true] {
+            let mut admin = saying(service("admin", &[80]), of_service);
+            let mut config = Config::default();
+            match is_exposed {
+                true => config.exposed = vec![exposed(L4::Tcp, "admin", 80)],
+                false => admin.kind = ServiceKind::LoadBalancer,
+            }
+            let guarding = route("adm", "admin", "/", of_route);
+            let open = route("adm", "admin", "/", &[]);
+            let mut world = world(config, [put(&admin), backed(&admin), put_route(&guarding)]);
+            let what = "clients reach the Service without it at port 80/TCP";
+            let said = told(&world, what);
+            assert_eq!(said.len(), usize::from(expected), "{of_service:?} {of_route:?}: {said:?}");
+            let way = if is_exposed { "(tcpServices[0])" } else { "own address" };
+            let names = |it: &String| {
+                it.starts_with("Service default/admin: ")
+                    && it.contains(way)
+                    && it.contains("HTTPRoute default/adm")
+            };
+            assert!(said.iter().all(names), "{said:?}");
+            // It follows the route.
+            dry_run(&mut world, [put_route(&open)]);
+            assert_eq!(told(&world, what), [""; 0]);
+            dry_run(&mut world, [put_route(&guarding)]);
+            assert_eq!(told(&world, what).len(), usize::from(expected));
+        }
+    }
 }
