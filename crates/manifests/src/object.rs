@@ -58,6 +58,8 @@ pub struct Object {
     pub reference: ObjectRef,
     /// Several for Endpoints with several subsets and for a Service with `seaway.dev/backends`; none for Endpoints without any.
     pub facts: Vec<Fact>,
+    /// Of a Service that protects itself, in a file: what of its place at the front door is not understood.
+    pub misplaced: Vec<ValidationError>,
 }
 
 /// An object that an API server would refuse.
@@ -145,6 +147,9 @@ fn read_one(node: &Node, listed: Option<(&'static KindReader, &str)>) -> Option<
     let misses = likely_mistakes::likely_mistakes(known.kind, node);
     let mut ignored = misses.ignored;
     let mut result = known.result(node, facts, faults);
+    if let Ok(object) = &mut result {
+        object.misplaced = likely_mistakes::misplaced(object, node);
+    }
     if !misses.closing.is_empty() {
         result = result.and_then(|object| likely_mistakes::close_object(object, &misses.closing));
         ignored.extend(misses.closing);

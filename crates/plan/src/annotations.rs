@@ -52,7 +52,7 @@ pub(crate) use places::asks;
 pub use places::{OptionScope, place_names, places};
 pub use ports::PerPort;
 pub use protecting::{CLIENTS, lets_clients_in, protects};
-pub(crate) use protecting::{Protection, may_name_place};
+pub(crate) use protecting::{Protection, leaves_front_door, may_name_place};
 pub use table::{
     BACKENDS, BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row,
     SOURCE_RANGES, TRANSPARENT,

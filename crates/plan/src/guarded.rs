@@ -14,7 +14,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{FORWARD_AUTH, HOST, PATH, Protection, ServiceOptions},
+    annotations::{FORWARD_AUTH, HOST, PATH, Protection, ServiceOptions, leaves_front_door, may_name_place},
     demand::Demand,
     front_door,
     index::{Index, PlanContext, ServiceKey},
@@ -103,6 +103,20 @@ pub(crate) fn by_service(service: &Service) -> BTreeSet<ServiceKey> {
 /// Whether a Service lets fewer clients in.
 pub(crate) fn is_protected(service: &Service, wishes: &ServiceOptions) -> bool {
     service.unclear_sources || !service.source_ranges.is_empty() || wishes.restricts_clients()
+}
+
+/// What is wrong with the place at the front door of a Service that protects itself, such as a host name that is none; nothing, if its
+/// place is understood, or if nothing protects it.
+pub fn misplaced_protection(service: &Service) -> Vec<Problem> {
+    if !may_name_place(&service.meta.annotations) {
+        return Vec::new();
+    }
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let mut wishes = ServiceOptions::by_default();
+    let mut problems = wishes.read(&key.object(), &service.meta.annotations);
+    let is_one = wishes.http.place_unclear && is_protected(service, &wishes);
+    problems.retain(|it| is_one && leaves_front_door(it));
+    problems
 }
 
 /// What is said of a Service that is not at the paths of its name, since these would bypass what protects a part of its host names.

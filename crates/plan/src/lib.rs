@@ -56,7 +56,7 @@ pub use certificates::{
 pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;
 pub use front_door::{AttachedRouteView, FRONT_DOOR, FirstClaims, FrontDoorView, LostClaims, PathView};
-pub use guarded::guarded_references;
+pub use guarded::{guarded_references, misplaced_protection};
 pub use http::{ascii_host, host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;

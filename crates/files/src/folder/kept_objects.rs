@@ -27,7 +27,7 @@ impl Folder {
         let mut candidates = match self.files.get(name) {
             Some(before) => {
                 let found = before.documents.iter().flat_map(|placed| &placed.document.found);
-                let found = found.filter(|it| !it.object.is_closed());
+                let found = found.filter(|it| !it.object.lacks_protection());
                 let mut candidates = before.kept.clone();
                 candidates.extend(found.map(|found| (found.reference().clone(), found.clone())));
                 candidates

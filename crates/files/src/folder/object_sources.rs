@@ -55,7 +55,7 @@ impl ObjectSource {
         let rank = match (self.kept, protections) {
             (false, 1..) => 0,
             (true, 1..) => 1,
-            (false, 0) if self.found.object.is_closed() => 2,
+            (false, 0) if self.found.object.lacks_protection() => 2,
             (false, 0) => 3,
             (true, 0) => 4,
         };

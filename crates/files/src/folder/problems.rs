@@ -47,6 +47,17 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 told.push(problem);
             }
         }
+        // As it is written, it is planned, and named there; but not while its last good state is.
+        let kept = placed.document.found.iter().filter(|it| file.kept.contains_key(it.reference()));
+        for found in kept {
+            for ValidationError { field, at, message } in &found.object.misplaced {
+                let object = found.reference();
+                let problem = Problem::new(object.clone(), Reason::BadAnnotation, message.clone())
+                    .at(field.as_str())
+                    .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
+                problems.entry(object.clone()).or_default().push(problem);
+            }
+        }
         for (reference, ValidationError { field, at, message }) in &placed.document.ignored {
             let object = reference.as_ref().unwrap_or(&whole);
             let fix = match message.ends_with(UNTIL_CORRECTED) {
@@ -168,7 +179,8 @@ impl Folder {
         let told = files.filter_map(|file| self.files.get(file)?.problems.get(reference));
         let mut problems: Vec<Problem> = told.flatten().cloned().collect();
         let served = self.claims.served(reference);
-        for problem in problems.iter_mut().filter(|problem| problem.reason == Reason::Invalid) {
+        let is_kept = |it: &&mut Problem| matches!(it.reason, Reason::Invalid | Reason::BadAnnotation);
+        for problem in problems.iter_mut().filter(is_kept) {
             if served.is_some_and(|it| it.kept) {
                 add(
                     &mut problem.fix,

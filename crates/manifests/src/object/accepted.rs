@@ -59,9 +59,10 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, I
     let usable = faults.is_empty() || lenient || unclear;
     let reference = known.reference(node);
     Some(match (facts.filter(|_| usable), reference) {
-        (Some(facts), Some(reference)) => {
-            Ok(AcceptedObject { object: Object { reference, facts }, left_out: faults })
-        }
+        (Some(facts), Some(reference)) => Ok(AcceptedObject {
+            object: Object { reference, facts, misplaced: Vec::new() },
+            left_out: faults,
+        }),
         (_, reference) => Err(InvalidObject { reference, errors: faults }),
     })
 }

@@ -156,7 +156,7 @@ impl KindReader {
         faults: ValidationErrors,
     ) -> Result<Object, InvalidObject> {
         match (facts, faults.is_empty(), self.reference(node)) {
-            (Some(facts), true, Some(reference)) => Ok(Object { reference, facts }),
+            (Some(facts), true, Some(reference)) => Ok(Object { reference, facts, misplaced: Vec::new() }),
             (_, _, reference) => Err(InvalidObject { reference, errors: faults.into_sorted() }),
         }
     }

@@ -6,9 +6,12 @@ use seaway_model::{
     Fact, Kind, Name, ObjectRef, Problem,
     fact::{Meta, Service},
 };
-use seaway_plan::annotations::{
-    BACKENDS, HOST, PATH, SOURCE_RANGES, ServiceOptions, is_unknown, lets_clients_in, meant, name_of,
-    other_name, protection_elsewhere, protects, rows,
+use seaway_plan::{
+    annotations::{
+        BACKENDS, HOST, PATH, SOURCE_RANGES, ServiceOptions, is_unknown, lets_clients_in, meant, name_of,
+        other_name, protection_elsewhere, protects, rows,
+    },
+    misplaced_protection,
 };
 
 use super::{
@@ -109,14 +112,20 @@ impl Object {
         self.service().is_some_and(|it| it.unclear_sources)
     }
 
-    /// Whether it has something that protects it, and is not closed.
+    /// Whether it was to be protected, and would not be as it was meant: it is closed, or a place that is not understood leaves its
+    /// requests to others.
+    pub fn lacks_protection(&self) -> bool {
+        self.is_closed() || !self.misplaced.is_empty()
+    }
+
+    /// Whether it has something that protects it as it was meant.
     pub fn is_protected(&self) -> bool {
         self.protections() > 0
     }
 
-    /// How many settings protect it; none, if it is closed.
+    /// How many settings protect it; none, if it lacks what was meant.
     pub fn protections(&self) -> usize {
-        if self.is_closed() {
+        if self.lacks_protection() {
             return 0;
         }
         let said = |it: &Meta| it.annotations.keys().filter(|key| protects(key)).count();
@@ -214,14 +223,22 @@ pub(super) fn wrong_annotations(kind: Kind, node: &Node) -> Vec<ValidationError>
     let others = all.iter().filter(|it| !is_done(it)).filter_map(text).collect();
     let mut wishes = ServiceOptions::by_default();
     let problems = wishes.read(&ObjectRef::new(kind, "", ""), &others);
-    let fault = |problem: Problem| {
-        let field = problem.field.to_string();
-        let at = all.iter().find(|it| field == format!("metadata.annotations[{}]", it.key))?.at;
-        // What follows is that the object is refused.
-        let why = problem.message.rsplit_once("; ").map_or(&*problem.message, |(why, _)| why);
-        Some(ValidationError { field, at, message: format!("{why} ({})", problem.fix) })
-    };
-    problems.into_iter().filter_map(fault).collect()
+    problems.into_iter().filter_map(|it| fault(it, all)).collect()
+}
+
+/// What is wrong with an annotation, without what follows: that is for the object as a whole.
+fn fault(problem: Problem, all: &[Entry]) -> Option<ValidationError> {
+    let field = problem.field.to_string();
+    let at = all.iter().find(|it| field == format!("metadata.annotations[{}]", it.key))?.at;
+    let why = problem.message.rsplit_once("; ").map_or(&*problem.message, |(why, _)| why);
+    Some(ValidationError { field, at, message: format!("{why} ({})", problem.fix) })
+}
+
+/// What of its place at the front door is not understood, of a Service that protects itself: a broader place would serve its requests.
+pub(super) fn misplaced(object: &Object, node: &Node) -> Vec<ValidationError> {
+    let all = written_entries(node, "annotations");
+    let problems = object.service().map(misplaced_protection).unwrap_or_default();
+    problems.into_iter().filter_map(|it| fault(it, all)).collect()
 }
 
 fn annotations_elsewhere(kind: Kind, node: &Node, misses: &mut LikelyMistakes) {

@@ -68,6 +68,52 @@ fn a_setting_that_protects_and_is_misspelt_keeps_what_protected_before_and_close
 }
 
 #[test]
+fn a_protected_service_whose_place_is_not_understood_keeps_its_last_good_state() {
+    let admin = |annotations: &str, port: u16| {
+        let named = format!("  name: admin\n  annotations: {{{annotations}}}\n");
+        service("admin", port).replace("  name: admin\n", &named)
+    };
+    let (host, ranges) = ("seaway.dev/host: shop.example/admin", ", seaway.dev/source-ranges: 10.0.0.0/8");
+    let stays = "The last good state of the object stays in use until this is corrected.";
+    for typo in [
+        "seaway.dev/host: 'http://shop.example/admin'",
+        "seaway.dev/host: shop.example /admin",
+        "seaway.dev/host: 'shop.example/admin/*'",
+        "seaway.dev/hosts: shop.example/admin",
+        "seaway.dev/path: admin",
+        "seaway.dev/path: shop.example/admin",
+        "seaway.dev/host: shop.example/admin, seaway.dev/front-door: maybe",
+    ] {
+        let mut scene = Scene::with(&[("s.yaml", &admin(&format!("{host}{ranges}"), 80))]);
+        let wrong = format!("{typo}{ranges}");
+        for port in [81, 82] {
+            scene.write("s.yaml", &admin(&wrong, port));
+            scene.settle();
+            assert_eq!(scene.world.port("admin"), Some(80), "{typo}");
+            let problems: Vec<_> = scene.world.problems.values().flatten().collect();
+            assert_eq!(problems.len(), 1, "{typo}: {problems:?}");
+            assert!(
+                problems[0].fix.contains(stays) && problems[0].to_string().contains("s.yaml:5:"),
+                "{problems:?}"
+            );
+        }
+        let mut scene = scene.restart();
+        assert_eq!((scene.world.port("admin"), scene.world.problems.len()), (Some(80), 1), "{typo}");
+        scene.write("s.yaml", &admin(&format!("{host}{ranges}"), 83));
+        scene.until("it is mended", |world| world.port("admin") == Some(83) && world.problems.is_empty());
+        // Who plans from it as it is written names what is wrong: it has no last good state, or none that protects.
+        let first = Scene::with(&[("s.yaml", &admin(&wrong, 81))]);
+        assert_eq!((first.world.port("admin"), first.world.problems.len()), (Some(81), 0), "{typo}");
+        for (before, now) in [(host.to_owned(), &wrong), (format!("{host}{ranges}"), &typo.to_owned())] {
+            let mut scene = Scene::with(&[("s.yaml", &admin(&before, 80))]);
+            scene.write("s.yaml", &admin(now, 81));
+            scene.until("it is as it is written", |world| world.port("admin") == Some(81));
+            assert!(scene.world.problems.is_empty(), "{:?}", scene.world.problems);
+        }
+    }
+}
+
+#[test]
 fn an_object_that_is_refused_keeps_its_last_good_state() {
     let mut scene = Scene::with(&[("s.yaml", &service("a", 80))]);
     scene.write("s.yaml", &format!("# moved\n{}", service("a", 80).replace("port: 80", "port: 70000")));
