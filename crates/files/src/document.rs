@@ -34,6 +34,8 @@ pub(crate) struct Document {
     pub(crate) unnamed: Vec<Position>,
     /// Routes that were to protect, and cannot be used.
     pub(crate) unused_routes: Vec<UnusedRoute>,
+    /// Of those, the ones of kinds that are not read: the HTTPRoutes that they may have been, and what is wrong now.
+    pub(crate) replaced_routes: Vec<(ObjectRef, ValidationError)>,
 }
 
 /// An object, and where it stands in a document.
@@ -154,11 +156,13 @@ impl Document {
                     Err(broken) => document.broken.push(broken),
                 }
             }
-            let unused = object::objects(node).into_iter().filter_map(|it| {
-                let place = places.get(&it.at).copied().unwrap_or(Some(it.at))?;
-                object::unused_route(it, place)
-            });
-            document.unused_routes.extend(unused);
+            for it in object::objects(node) {
+                let is_read = places.contains_key(&it.at);
+                let Some(place) = places.get(&it.at).copied().unwrap_or(Some(it.at)) else { continue };
+                let Some(unused) = object::unused_route(it, place) else { continue };
+                document.unused_routes.push(unused);
+                document.replaced_routes.extend(object::replaced_route(it).filter(|_| !is_read));
+            }
         }
         document.found.shrink_to_fit();
         document

@@ -34,7 +34,7 @@ pub use self::{
     meta::{ANNOTATION_PREFIXES, uid, uuid},
     misplaced::NOT_USED,
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
-    unused_routes::{UnusedRoute, objects, unused_route, unused_route_in_text},
+    unused_routes::{UnusedRoute, objects, replaced_route, unused_route, unused_route_in_text},
 };
 use crate::{
     decode::{Field, FieldReads, ValidationError, ValidationErrors, nearest},

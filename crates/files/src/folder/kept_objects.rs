@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use seaway_manifests::object::Object;
 use seaway_model::{Name, ObjectRef};
 
 use super::{File, Folder, closed_services};
@@ -21,7 +22,9 @@ impl Folder {
             .collect();
         let all = || file.documents.iter().flat_map(|it| &it.document.found);
         let closed = closed_services::closed(all());
-        if broken.is_empty() && closed.is_empty() {
+        let replaced = file.documents.iter().flat_map(|placed| &placed.document.replaced_routes);
+        let replaced: HashSet<&ObjectRef> = replaced.map(|(route, _)| route).collect();
+        if broken.is_empty() && closed.is_empty() && replaced.is_empty() {
             return BTreeMap::new();
         }
         let mut candidates = match self.files.get(name) {
@@ -40,7 +43,10 @@ impl Folder {
         let strange = broken.contains(&None) || known.iter().any(|it| !candidates.contains_key(*it));
         if !strange {
             let known: HashSet<ObjectRef> = known.into_iter().chain(closed).cloned().collect();
-            candidates.retain(|reference, _| known.contains(reference));
+            // A route that protected is missed where it is of another kind now, which is not read.
+            let is_replaced =
+                |it: &ObjectRef, object: &Object| replaced.contains(it) && object.is_protected();
+            candidates.retain(|it, found| known.contains(it) || is_replaced(it, &found.object));
         }
         candidates.into_iter().map(|(reference, found)| (reference, found.without_text())).collect()
     }

@@ -58,6 +58,18 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 problems.entry(object.clone()).or_default().push(problem);
             }
         }
+        let kept = placed.document.replaced_routes.iter().filter(|(route, _)| file.kept.contains_key(route));
+        for (route, ValidationError { field, at, message }) in kept {
+            let fix = "Write kind: HTTPRoute and apiVersion: gateway.networking.k8s.io/v1. To have no such route, remove the object, or give \
+                       it another name.";
+            let problem = Problem::new(route.clone(), Reason::Invalid, message.clone()).fix(fix);
+            let problem = problem.at(field.as_str()).in_file(
+                shown.clone(),
+                placed.line.saturating_add(at.line),
+                at.column,
+            );
+            problems.entry(route.clone()).or_default().push(problem);
+        }
         for (reference, ValidationError { field, at, message }) in &placed.document.ignored {
             let object = reference.as_ref().unwrap_or(&whole);
             let fix = match message.ends_with(UNTIL_CORRECTED) {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use seaway_model::{Kind, ObjectRef};
 use seaway_plan::{
     ServiceKey,
     annotations::{TLS, is_unknown, lets_clients_in, protection_elsewhere, protects},
@@ -10,7 +11,10 @@ use seaway_plan::{
 };
 
 use super::{likely_mistakes::is_set, misplaced, word};
-use crate::tree::{Entry, Node, Position, Value};
+use crate::{
+    decode::ValidationError,
+    tree::{Entry, Node, Position, Value},
+};
 
 /// The Services that a route was to protect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,18 @@ pub fn unused_route(object: &Node, at: Position) -> Option<UnusedRoute> {
     let mut services = BTreeSet::new();
     find_services(object, own, false, &mut services);
     Some(UnusedRoute { at, services })
+}
+
+/// The HTTPRoute that an object of a kind that is not read may have been before it was edited, and what is wrong with it now.
+pub fn replaced_route(object: &Node) -> Option<(ObjectRef, ValidationError)> {
+    let (kind, metadata) = (object.child("kind")?, object.child("metadata")?);
+    let (name, version) = (word(object, "kind")?, word(object, "apiVersion").unwrap_or_default());
+    let namespace = word(metadata, "namespace").unwrap_or(DEFAULT);
+    let route = ObjectRef::new(Kind::HTTPRoute, namespace, word(metadata, "name")?);
+    let message = format!(
+        "{name} of {version:?} is not served, and this object was an HTTPRoute that restricts access"
+    );
+    Some((route, ValidationError { field: "kind".to_owned(), at: kind.at, message }))
 }
 
 const DEFAULT: &str = "default";

@@ -1,5 +1,7 @@
 //! What a route was to protect that cannot be used is not open by its own name.
 
+use seaway_model::{Kind, ObjectRef, fact::FactRef};
+
 use super::scene::{Scene, World, service};
 
 fn route(name: &str, spec: &str) -> String {
@@ -52,6 +54,43 @@ fn a_service_that_a_broken_route_was_to_protect_is_not_open_by_its_name_from_the
             false => !world.problems.is_empty(),
         });
         assert_eq!(unused_route(&scene.world, "admin").is_some(), is_whole, "{case}");
+    }
+}
+
+#[test]
+fn a_route_that_protects_keeps_its_last_good_state_where_it_is_of_a_kind_that_is_not_served() {
+    let good = route("staff", &to("admin"));
+    let there = |world: &World| {
+        let staff = ObjectRef::new(Kind::HTTPRoute, "default", "staff");
+        world.facts.contains_key(&FactRef::Object(staff))
+    };
+    let open = good.replace("seaway.dev/source-ranges: 10.0.0.0/8", "team: a");
+    for (before, after) in [
+        ("kind: HTTPRoute", "kind: Ingress"),
+        ("kind: HTTPRoute", "kind: GRPCRoute"),
+        ("kind: HTTPRoute", "kind: IngressRoute"),
+        ("gateway.networking.k8s.io/v1", "gateway.networking.x-k8s.io/v1alpha1"),
+        ("gateway.networking.k8s.io/v1", "traefik.io/v1alpha1"),
+    ] {
+        let mut scene = Scene::with(&[("a.yaml", &good), ("b.yaml", &service("admin", 80))]);
+        scene.write("a.yaml", &good.replace(before, after));
+        scene.settle();
+        assert!(there(&scene.world), "{after}");
+        assert_eq!(unused_route(&scene.world, "admin"), None, "{after}");
+        let said: Vec<_> = scene.world.problems.values().flatten().collect();
+        let names = |it: &&&seaway_model::Problem| {
+            it.object.kind == Kind::HTTPRoute
+                && it.fix.contains("The last good state of the object stays in use")
+        };
+        assert_eq!(said.iter().filter(names).count(), 1, "{after}: {said:?}");
+        let mut scene = scene.restart();
+        assert!(there(&scene.world), "{after}");
+        scene.write("a.yaml", &good.replace(before, after).replace("name: staff", "name: other"));
+        scene.until("it is gone with its name", |world| !there(world));
+        // What protected nothing is no more.
+        let mut scene = Scene::with(&[("a.yaml", &open), ("b.yaml", &service("admin", 80))]);
+        scene.write("a.yaml", &open.replace(before, after));
+        scene.until("it is gone", |world| !there(world));
     }
 }
 
