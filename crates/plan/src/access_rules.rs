@@ -40,8 +40,7 @@ impl AccessRules {
     /// What a Service says for whoever leads to it; nobody, if that is not understood. Its Problems are told where it is read.
     pub(crate) fn of_service(service: &Service, given: PlanContext<'_>) -> AccessRules {
         let mut wishes = ServiceOptions::of(&given.config.defaults);
-        let object = object(service);
-        wishes.read(&object, &service.meta.annotations);
+        wishes.read_served(service, given.config);
         AccessRules::of(service, &wishes, given)
     }
 

@@ -5,11 +5,13 @@ mod auth;
 mod clients;
 mod cloud;
 mod compression;
+mod elsewhere;
 mod http;
 mod meant;
 mod meant_places;
 mod names;
 mod octavia;
+mod other_clouds;
 mod other_names;
 pub(crate) mod places;
 mod ports;
@@ -41,12 +43,14 @@ pub(crate) use cloud::{
 };
 pub use cloud::{CLOUD_CLASS, GIVE_AWAY, HealthCheckOptions, INTERNAL, ProviderOptions};
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
-pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
-pub use meant::{AnnotationSuggestion, is_unknown, meant, name_of, protection_elsewhere};
+pub use elsewhere::{protection_elsewhere, protection_of_label};
+pub use http::{BODY_SIZE, ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
+pub use meant::{AnnotationSuggestion, is_unknown, meant, name_of};
 pub use names::DNS_NAMES;
 use names::OF_EXTERNAL_DNS;
 pub(crate) use names::{DNS_TTL, has_hostname, hostnames};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
+pub use other_clouds::is_internal_elsewhere;
 pub use other_names::{EquivalentAnnotation, other_name};
 pub(crate) use places::asks;
 pub use places::{OptionScope, place_names, places};
@@ -276,14 +280,14 @@ impl ServiceOptions {
                 }
             }
         }
-        for key in annotations.keys() {
+        for (key, value) in annotations {
             let near = protecting::of_ours(key);
             let meant = near.as_deref().unwrap_or(key);
             let Some(prefix) = PREFIXES.iter().find(|prefix| meant.starts_with(**prefix)) else { continue };
             let is_known = rows().any(|row| row.names.contains(&key.as_str()));
             if !is_known && key.as_str() != PUBLISHED {
                 let mut problem = unknown(object, key, meant, prefix);
-                if let Some(then) = self.close_for_misspelt(meant) {
+                if let Some(then) = self.close_for_misspelt(meant, value) {
                     problem.message.extend(["; ", then]);
                 }
                 problems.push(problem);

@@ -159,6 +159,7 @@ impl Demand {
         // A cloud asks nobody for a password.
         wishes.cloud.unclear |= wishes.http.asks_who_it_is();
         if cloud.is_none() {
+            problems.extend(wishes.close_internal(service, config));
             problems.extend(tenant_limits::apply(&object, &mut wishes, &config.tenants.limits));
         }
         if let Some(text) = &service.load_balancer_ip {

@@ -77,7 +77,7 @@ pub fn guarded_references(route: &HttpRoute) -> BTreeSet<ServiceKey> {
         return BTreeSet::new();
     }
     let mut wishes = ServiceOptions::by_default();
-    wishes.read(&route.object(), &route.meta.annotations);
+    wishes.read_route(route);
     if !wishes.guards() {
         return BTreeSet::new();
     }

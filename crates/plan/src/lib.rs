@@ -35,6 +35,7 @@ pub mod fuzz;
 mod guarded;
 mod http;
 pub mod index;
+mod internal;
 pub mod ledger;
 mod members;
 mod own_listeners;

@@ -45,6 +45,8 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
         // A Service of another controller on bare metal is adopted by the same annotation.
         let only_there = of_clouds().filter(|option| *option != ADOPT);
         let written = only_there.filter_map(|option| demand.wishes.written.get(option));
+        // What closes the Service is reported where it is read.
+        let written = written.filter(|field| demand.problems.iter().all(|it| it.field != **field));
         problems.extend(written.map(|field| {
             let message = "this annotation is for load balancers of a cloud, and this Service is served by Seaway's hosts";
             let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);

@@ -8,8 +8,9 @@ use seaway_model::{
 };
 use seaway_plan::{
     annotations::{
-        BACKENDS, HOST, PATH, SOURCE_RANGES, ServiceOptions, is_unknown, lets_clients_in, meant, name_of,
-        other_name, protection_elsewhere, protects, rows,
+        BACKENDS, ENTRANCE, HOST, INTERNAL, PATH, SOURCE_RANGES, ServiceOptions, is_internal_elsewhere,
+        is_unknown, lets_clients_in, meant, name_of, other_name, protection_elsewhere, protection_of_label,
+        protects, rows,
     },
     misplaced_protection,
 };
@@ -143,29 +144,52 @@ pub const UNTIL_CORRECTED: &str =
     ". This setting restricts access, so nothing of this object is served until it is corrected";
 
 fn labels(node: &Node, misses: &mut LikelyMistakes) {
-    for it in written_entries(node, "labels").iter().filter(|it| it.key.starts_with(OURS)) {
-        let message = "a label, which has no effect: settings of Seaway are annotations; move it to metadata.annotations";
-        let is_said = written_entries(node, "annotations").iter().any(|other| other.key == it.key);
+    let move_it = "settings of Seaway are annotations; move it to metadata.annotations";
+    for it in written_entries(node, "labels") {
         let field = format!("metadata.labels.{}", it.key);
-        misses.push(field, it, message, protects(&it.key) && !is_said);
+        if it.key.starts_with(OURS) {
+            let message = format!("a label, which has no effect: {move_it}");
+            let closes = protects(&it.key) || it.key == INTERNAL && is_set(it);
+            misses.push(field, it, &message, closes && !is_said(node, &it.key));
+        } else if let Some(ours) = protection_of_label(&it.key)
+            && is_set(it)
+            && !is_said(node, ours)
+        {
+            let message =
+                format!("a label of another program, which has no effect here{}: {move_it}", hint(ours));
+            misses.push(field, it, &message, true);
+        }
     }
 }
 
+/// Whether one of our annotations is there, or the field that says the same.
+pub(super) fn is_said(node: &Node, ours: &str) -> bool {
+    written_entries(node, "annotations").iter().any(|other| *other.key == *ours)
+        || ours == SOURCE_RANGES && misplaced::has_ranges(node)
+}
+
+/// Whether an annotation of a cloud asks for a load balancer that an internal network alone reaches.
+pub(super) fn is_internal(it: &Entry) -> bool {
+    matches!(&it.value.value, Value::Text(text) if is_internal_elsewhere(&it.key, text))
+}
+
 fn annotations(node: &Node, misses: &mut LikelyMistakes) {
-    let all = written_entries(node, "annotations");
-    let is_said = |ours: &str| {
-        all.iter().any(|other| *other.key == *ours) || ours == SOURCE_RANGES && misplaced::has_ranges(node)
-    };
-    for it in all {
+    for it in written_entries(node, "annotations") {
         let field = format!("metadata.annotations[{}]", it.key);
         if let Some((ours, closes)) = nearly_ours(&it.key) {
             let message = format!("an annotation that Seaway does not know (did you mean {ours}?)");
-            misses.push(field, it, &message, closes && !is_said(ours));
+            let is_asked = is_set(it) || ![INTERNAL, ENTRANCE].contains(&ours);
+            misses.push(field, it, &message, closes && is_asked && !is_said(node, ours));
         } else if is_unknown(&it.key) {
             // What it was to do is not known: it may have been to protect.
             let message = "an annotation that Seaway does not know (docs/annotations.md lists them all)";
             misses.push(field, it, message, true);
-        } else if let Some(ours) = protection_elsewhere(&it.key).filter(|ours| is_set(it) && !is_said(ours)) {
+        } else if is_internal(it) && ![SOURCE_RANGES, ENTRANCE].into_iter().any(|ours| is_said(node, ours)) {
+            misses.push(field, it, OF_A_CLOUD, true);
+        } else if let Some(ours) = protection_elsewhere(&it.key)
+            && is_set(it)
+            && !is_said(node, ours)
+        {
             let message = format!("an annotation of another program, which has no effect here{}", hint(ours));
             misses.push(field, it, &message, true);
         } else if let Some(name) = it.key.strip_prefix(OF_INGRESS_NGINX) {
@@ -182,11 +206,14 @@ fn hint(ours: &str) -> String {
 
 /// Whether an annotation of another program asks for something.
 pub(super) fn is_set(it: &Entry) -> bool {
-    let is_off = |text: &str| ["", "false", "off", "no", "none"].contains(&text.trim());
+    let is_off = |text: &str| ["", "false", "off", "no", "none", "0", "unlimited"].contains(&text.trim());
     !matches!(&it.value.value, Value::Text(text) if is_off(text))
 }
 
 const OF_INGRESS_NGINX: &str = "nginx.ingress.kubernetes.io/";
+const OF_A_CLOUD: &str = "an annotation for load balancers of a cloud, which has no effect here: Seaway's hosts serve all clients \
+                          that reach them. To restrict access, write seaway.dev/source-ranges, or, at the front door, \
+                          seaway.dev/entrance";
 
 /// Ours for a name with another prefix, or without one, and whether the object is not to be served without it: `seaway.io/host`,
 /// `Seaway.dev/host`, `seawau.dev/host`, `seaway.dev.host`, `backends`.
@@ -199,7 +226,7 @@ fn nearly_ours(key: &str) -> Option<(&'static str, bool)> {
         // Without its place, a Service is at all hosts.
         let closes = meant.ours.is_some_and(|it| [HOST, PATH].contains(&it));
         let ours = meant.protection().or(meant.ours)?;
-        return Some((ours, closes || protects(ours)));
+        return Some((ours, closes || meant.protection().is_some()));
     }
     // Other programs have annotations called `tls`, or `auth`, too.
     let plain = format!("{OURS}{}", key.to_ascii_lowercase());
@@ -354,6 +381,25 @@ mod tests {
         for (below, is_served) in [
             ("labels: {seaway.dev/source-ranges: all}", false),
             ("labels: {seaway.dev/tls: a}", false),
+            ("labels: {seaway.dev/internal: 'true'}", false),
+            ("labels: {seaway.dev/internal: 'false'}", true),
+            ("labels: {nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0_8}", false),
+            ("labels: {traefik.http.routers.shop.middlewares: auth}", false),
+            ("labels: {caddy.basic_auth: bob}", false),
+            ("annotations: {caddy.basic_auth: bob}", false),
+            ("annotations: {seaway.io/internal: 'true'}", false),
+            ("annotations: {seaway.io/internal: 'false'}", true),
+            ("annotations: {seaway.io/max-body-size: 1m}", false),
+            ("annotations: {nginx.ingress.kubernetes.io/proxy-body-size: 1m}", false),
+            ("annotations: {nginx.ingress.kubernetes.io/proxy-body-size: '0'}", true),
+            ("annotations: {service.beta.kubernetes.io/aws-load-balancer-internal: 'true'}", false),
+            ("annotations: {service.beta.kubernetes.io/aws-load-balancer-scheme: internal}", false),
+            ("annotations: {networking.gke.io/load-balancer-type: Internal}", false),
+            ("annotations: {alb.ingress.kubernetes.io/scheme: internal}", false),
+            ("annotations: {service.beta.kubernetes.io/azure-allowed-ip-ranges: 10.0.0.0/8}", false),
+            ("annotations: {projectcontour.io/ip-allow-policy: 10.0.0.0/8}", false),
+            ("annotations: {konghq.com/plugins: key-auth}", false),
+            ("annotations: {k8s.apisix.apache.org/plugin-config-name: auth}", false),
             ("annotations: {source-ranges: 10.0.0.0/8}", false),
             ("annotations: {seaway.io/source-ranges: 10.0.0.0/8}", false),
             ("annotations: {Seaway.dev/Source-Ranges: 10.0.0.0/8}", false),
@@ -381,6 +427,13 @@ mod tests {
         }
         for nothing in [
             "annotations: {tls: a, host: b, other.example/team: c}",
+            "annotations: {service.beta.kubernetes.io/aws-load-balancer-internal: 'false'}",
+            "annotations: {service.beta.kubernetes.io/aws-load-balancer-scheme: internet-facing}",
+            "annotations: {networking.gke.io/load-balancer-type: External}",
+            "annotations: {alb.ingress.kubernetes.io/scheme: internal, seaway.dev/entrance: inside}",
+            "annotations: {checksum/auth-config: a, vault.hashicorp.com/auth-path: b, seaway.dev/owner: c, seaway.dev/description: d}",
+            "labels: {app: auth, app.kubernetes.io/component: auth, caddy: shop.example, firewall: internal}",
+            "labels: {caddy.basic_auth: bob}\n  annotations: {seaway.dev/basic-auth: users}",
             "annotations: {seaway.dev/source-ranges: 10.0.0.0/8, haproxy.org/allow-list: 10.0.0.0/8}",
             "labels: {app: seaway.dev}",
         ] {

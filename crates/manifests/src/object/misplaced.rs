@@ -2,11 +2,11 @@
 //! place, and annotations that stand elsewhere. `kubectl apply` refuses them; in a folder they close the object.
 
 use seaway_model::Kind;
-use seaway_plan::annotations::{SOURCE_RANGES, TLS, lets_clients_in, meant, name_of};
+use seaway_plan::annotations::{ENTRANCE, INTERNAL, SOURCE_RANGES, TLS, lets_clients_in, meant, name_of};
 
 use super::{
     known_fields::UnknownField,
-    likely_mistakes::{UNTIL_CORRECTED, written_entries},
+    likely_mistakes::{UNTIL_CORRECTED, is_said, is_set},
 };
 use crate::{
     decode::{ValidationError, nearest},
@@ -15,6 +15,8 @@ use crate::{
 
 /// The field of a Service that says who may connect.
 const RANGES: &str = "loadBalancerSourceRanges";
+/// Of Traefik: they may ask for a password, or limit. There is nothing of ours for them all.
+const MIDDLEWARES: &str = "middlewares";
 /// Of a route's spec, and what others call its host names.
 const NARROWING: [&str; 7] =
     ["hostnames", "hostname", "hosts", "host", "rules", "parentRefs", "loadBalancerSourceRanges"];
@@ -36,7 +38,11 @@ pub(super) fn closing_error(
     };
     let message = unknown.fault.message.replace("unknown field, which is ignored", "unknown field");
     let hint = option.filter(|_| !message.contains("did you mean"));
-    let hint = hint.map(|it| format!(" (did you mean the annotation {it}?)")).unwrap_or_default();
+    let hint = hint.map_or(String::new(), |option| match option {
+        "" => " (settings of Seaway are annotations)".to_owned(),
+        INTERNAL => format!(" (did you mean the annotation {ENTRANCE}?)"),
+        option => format!(" (did you mean the annotation {option}?)"),
+    });
     Some(ValidationError { message: format!("{message}{hint}{then}"), ..unknown.fault.clone() })
 }
 
@@ -51,12 +57,14 @@ fn narrows(above: &str, key: &str) -> bool {
 
 /// The option that was to protect the object, unless it is said where it belongs.
 fn protects(entry: &Entry, object: &Node) -> Option<&'static str> {
-    let is_missing = |option: &&'static str| {
-        let is_said = written_entries(object, "annotations").iter().any(|it| it.key == *option);
-        !(is_said || *option == SOURCE_RANGES && has_ranges(object))
+    let is_missing = |option: &&'static str| match *option {
+        INTERNAL => ![INTERNAL, ENTRANCE, SOURCE_RANGES].into_iter().any(|it| is_said(object, it)),
+        option => !is_said(object, option),
     };
-    let option =
-        nearest(&entry.key, &[RANGES]).map(|_| SOURCE_RANGES).or_else(|| option_of(&entry.key, true));
+    let option = nearest(&entry.key, &[RANGES]).map(|_| SOURCE_RANGES);
+    let option = option.or_else(|| option_of(&entry.key, true));
+    let option = option.or_else(|| (entry.key == MIDDLEWARES).then_some(""));
+    let option = option.filter(|it| asks(it, entry));
     // Below `annotation`, our own names need no prefix.
     let is_plain = nearest(&entry.key, &["annotations"]).is_some();
     let plain = |key: &str| {
@@ -68,12 +76,22 @@ fn protects(entry: &Entry, object: &Node) -> Option<&'static str> {
     option.filter(is_missing).or_else(below)
 }
 
+/// Whether a field asks for what it is called: `internal: false` does not.
+pub(super) fn asks(option: &str, entry: &Entry) -> bool {
+    let is_nothing = match &entry.value.value {
+        Value::Null | Value::Bool(false) => true,
+        Value::List(items) => items.is_empty(),
+        _ => !is_set(entry),
+    };
+    !(is_nothing && ["", INTERNAL, ENTRANCE].contains(&option))
+}
+
 /// The option that a key stands for, if it protects. Without a prefix, other programs have settings of the same names.
 pub(super) fn option_of(key: &str, plain_too: bool) -> Option<&'static str> {
     match name_of(key) {
         Some(name) => meant(&name).protection(),
         None if plain_too && !key.contains('/') => {
-            meant(key).protection().filter(|it| lets_clients_in(it) || *it == TLS)
+            meant(key).protection().filter(|it| lets_clients_in(it) || [TLS, INTERNAL].contains(it))
         }
         None => None,
     }
@@ -116,6 +134,15 @@ mod tests {
             ("", format!("allowedSourceRanges: {ranges}"), "", false),
             ("", "basicAuth: users".into(), "", false),
             ("", "tls: shop-tls".into(), "", false),
+            ("", "internal: true".into(), "", false),
+            ("", "internalOnly: true".into(), "", false),
+            ("", "private: true".into(), "", false),
+            ("", "middlewares: [{name: auth}]".into(), "", false),
+            ("", "internal: false".into(), "", true),
+            ("", "private: false".into(), "", true),
+            ("", "middlewares: []".into(), "", true),
+            ("", "interval: 5s".into(), "", true),
+            ("annotations: {seaway.dev/entrance: inside}", "internal: true".into(), "", true),
             ("loadBalancerSourceRanges: [10.0.0.0/8]", String::new(), "", false),
             ("", String::new(), "loadBalancerSourceRanges: [10.0.0.0/8]", false),
             ("annotation: {seaway.dev/source-ranges: 10.0.0.0/8}", String::new(), "", false),

@@ -6,11 +6,17 @@ use std::collections::BTreeSet;
 use seaway_model::{Kind, ObjectRef};
 use seaway_plan::{
     ServiceKey,
-    annotations::{TLS, is_unknown, lets_clients_in, protection_elsewhere, protects},
+    annotations::{
+        BODY_SIZE, INTERNAL, TLS, is_unknown, lets_clients_in, protection_elsewhere, protection_of_label,
+        protects,
+    },
     spelling::distance,
 };
 
-use super::{likely_mistakes::is_set, misplaced, word};
+use super::{
+    likely_mistakes::{is_internal, is_set},
+    misplaced, word,
+};
 use crate::{
     decode::ValidationError,
     tree::{Entry, Node, Position, Value},
@@ -86,10 +92,11 @@ fn is_protecting(object: &Node) -> bool {
     let spec = object.child("spec").map(Node::entries).unwrap_or_default();
     let is_misplaced = |it: &Entry| {
         let option = misplaced::option_of(&it.key, true).filter(|option| *option != TLS);
-        option.is_some() && !OF_CORS.contains(&it.key.as_str())
+        option.is_some_and(|option| misplaced::asks(option, it)) && !OF_CORS.contains(&it.key.as_str())
     };
-    below("annotations").any(|it| is_set(it) && is_protection(&it.key))
-        || below("labels").any(|it| protects(&it.key))
+    let is_of_clients = |label: &str| protection_of_label(label).is_some_and(|it| it != BODY_SIZE);
+    below("annotations").any(|it| is_set(it) && is_protection(&it.key) || is_internal(it))
+        || below("labels").any(|it| protects(&it.key) || is_set(it) && (it.key == INTERNAL || is_of_clients(&it.key)))
         || object.entries().iter().chain(metadata).chain(spec).any(is_misplaced)
         // `annotation`, `annotations` below spec or at the top, and middlewares, wherever they stand.
         || any_entry(object, &|it| it.key == "middlewares" || it.key.contains('/') && is_set(it) && is_protection(&it.key))
@@ -101,7 +108,8 @@ fn is_protection(key: &str) -> bool {
         || lets_clients_in(key)
         || is_unknown(key)
         || misplaced::option_of(key, false).is_some()
-        || protection_elsewhere(key).is_some()
+        || key == INTERNAL
+        || protection_elsewhere(key).is_some_and(|it| it != BODY_SIZE)
 }
 
 fn any_entry(node: &Node, is_it: &impl Fn(&Entry) -> bool) -> bool {

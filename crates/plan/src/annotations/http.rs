@@ -21,7 +21,7 @@ pub const MAIN: &str = "main";
 pub const PATH: &str = "seaway.dev/path";
 
 /// How large a request may be.
-pub(super) const BODY_SIZE: &str = "seaway.dev/max-body-size";
+pub const BODY_SIZE: &str = "seaway.dev/max-body-size";
 
 /// What the old HAProxy bank called its cookie.
 const USUAL_COOKIE: &str = "SERVERID";

@@ -5,10 +5,10 @@
 
 use super::{
     AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, DENIED, EquivalentAnnotation, FORWARD_AUTH,
-    FORWARD_AUTHORIZATION, OURS, RATE_KEY, REALM, SOURCE_RANGES,
+    FORWARD_AUTHORIZATION, INTERNAL, OURS, RATE_KEY, REALM, SOURCE_RANGES,
     http::BODY_SIZE,
     other_name,
-    protecting::{OF_CLIENTS, lets_clients_in, protects},
+    protecting::{OF_CLIENTS, protects},
     rows,
 };
 use crate::spelling::{distance, nearest};
@@ -86,24 +86,29 @@ const USERS: [&str; 9] = [
 const ASKS_ANOTHER: [&str; 5] = ["oauth", "oauth2", "oidc", "sso", "jwt"];
 const BY_ANOTHER: [&str; 7] = ["url", "uri", "forward", "external", "signin", "request", "forwardauth"];
 const BY_CERTIFICATE: [&str; 4] = ["tls", "mtls", "certificate", "cert"];
-/// In the prefixes of annotations for load balancers, proxies and Ingress controllers.
-const PROXIES: [&str; 10] = [
-    "ingress",
-    "nginx",
-    "haproxy",
-    "traefik",
-    "kubernetes.io",
-    "konghq.com",
-    "apisix",
-    "projectcontour.io",
-    "loadbalancer",
-    "metallb",
-];
 /// What people note, and no program reads.
-const NOTES: [&str; 7] = ["owner", "description", "team", "contact", "note", "comment", "managed-by"];
-/// Limits of other programs.
-const LIMITS: [&str; 6] =
-    ["limit-rps", "limit-rpm", "limit-connections", "rate-limit", "ratelimit", "rate-limit-requests"];
+const NOTES: [&str; 20] = [
+    "owner",
+    "owners",
+    "description",
+    "summary",
+    "team",
+    "contact",
+    "maintainer",
+    "note",
+    "notes",
+    "comment",
+    "comments",
+    "managed-by",
+    "created-by",
+    "part-of",
+    "ticket",
+    "purpose",
+    "documentation",
+    "environment",
+    "component",
+    "version",
+];
 /// What these say is for members.
 const TO_MEMBERS: [&str; 4] = ["backend", "upstream", "member", "bgp"];
 
@@ -125,7 +130,7 @@ impl AnnotationSuggestion {
             BURST | RATE_KEY => CLIENT_RATE,
             option => option,
         };
-        (protects(option) || option == BODY_SIZE).then_some(option)
+        (protects(option) || [BODY_SIZE, INTERNAL].contains(&option)).then_some(option)
     }
 }
 
@@ -136,35 +141,6 @@ pub fn is_unknown(key: &str) -> bool {
     key.strip_prefix(OURS).is_some_and(|name| !is_row() && !is_meant(name))
 }
 
-/// By which annotation of another program, or of none, clients are kept out: `nginx.ingress.kubernetes.io/whitelist-source-range`,
-/// `loadBalancerSourceRanges`. Our name for it; empty, where there is none.
-pub fn protection_elsewhere(key: &str) -> Option<&'static str> {
-    if key.starts_with(OURS) || rows().any(|row| row.names.contains(&key)) {
-        return None;
-    }
-    let name = kebab(key.rsplit_once('/').map_or(key, |(_, name)| name));
-    let words: Vec<&str> = name.split('-').collect();
-    let has = |all: &[&str]| words.windows(all.len()).any(|it| it == all);
-    // Middlewares may ask for a password, or limit.
-    if has(&["middlewares"]) {
-        return Some("");
-    }
-    if has(&["security", "groups"]) {
-        return Some(SOURCE_RANGES);
-    }
-    if LIMITS.contains(&name.as_str()) {
-        return Some(CLIENT_RATE);
-    }
-    let domain = key.rsplit_once('/').map_or("", |(domain, _)| domain);
-    let is_of_proxy = PROXIES.iter().any(|it| domain.contains(it));
-    if is_of_proxy && (has(&["plugins"]) || has(&["plugin", "config"])) {
-        return Some("");
-    }
-    // Programs of other kinds have `auth` in their names, too.
-    let is_meant = |it: &&str| lets_clients_in(it) && (is_of_proxy || [SOURCE_RANGES, DENIED].contains(it));
-    by_words(&name).map(|it| not_the_opposite(it, &name)).filter(is_meant)
-}
-
 /// Of a name without its prefix, or of a field: `sourceRanges` is `source-ranges`.
 pub fn meant(name: &str) -> AnnotationSuggestion {
     let name = kebab(name);
@@ -172,6 +148,8 @@ pub fn meant(name: &str) -> AnnotationSuggestion {
         return AnnotationSuggestion { ours: (!ours.is_empty()).then_some(ours), fix };
     }
     let ours = slip(&name, SLIP).or_else(|| by_words(&name)).or_else(|| slip(&name, usize::MAX));
+    // `external` is its opposite, and `interface` something else.
+    let ours = ours.filter(|it| *it != INTERNAL || distance(&name, "internal") <= 1);
     AnnotationSuggestion { ours: ours.map(|it| not_the_opposite(it, &name)), fix: "" }
 }
 
@@ -205,7 +183,7 @@ fn dotted(domain: &str) -> String {
 }
 
 /// `loadBalancerSourceRanges`, `Load_Balancer.Source-Ranges`: in small letters, with hyphens.
-fn kebab(name: &str) -> String {
+pub(super) fn kebab(name: &str) -> String {
     let (mut kebab, mut was_small) = (String::with_capacity(name.len()), false);
     for it in name.chars() {
         if it.is_ascii_uppercase() && was_small {
@@ -226,7 +204,7 @@ fn slip(name: &str, most: usize) -> Option<&'static str> {
 }
 
 /// One that says who is let in and whose words are all there, or that words of other programs stand for.
-fn by_words(name: &str) -> Option<&'static str> {
+pub(super) fn by_words(name: &str) -> Option<&'static str> {
     let words: Vec<&str> = name.split('-').filter(|it| !it.is_empty()).collect();
     let singular = |it: &str| it.strip_suffix('s').unwrap_or(it).to_owned();
     let is_within = |option: &&&'static str| {
@@ -251,7 +229,7 @@ fn by_words(name: &str) -> Option<&'static str> {
 }
 
 /// Who is let in, and who is not, are not taken for each other.
-fn not_the_opposite(ours: &'static str, name: &str) -> &'static str {
+pub(super) fn not_the_opposite(ours: &'static str, name: &str) -> &'static str {
     let has = |all: &[&str]| name.split('-').any(|it| all.contains(&it));
     match ours {
         DENIED if has(&ALLOW) => SOURCE_RANGES,
@@ -262,7 +240,10 @@ fn not_the_opposite(ours: &'static str, name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::ENTRANCE, *};
+    use super::{
+        super::{CHECK_INTERVAL, ENTRANCE},
+        *,
+    };
 
     #[test]
     fn a_name_of_which_the_words_protect_is_understood_and_never_as_its_opposite() {
@@ -300,6 +281,12 @@ mod tests {
             ("limit", Some(CLIENT_RATE)),
             ("max-requests", Some(CLIENT_RATE)),
             ("max-body", Some(BODY_SIZE)),
+            ("internal", Some(INTERNAL)),
+            ("Internl", Some(INTERNAL)),
+            ("internal-only", Some(ENTRANCE)),
+            ("private", Some(ENTRANCE)),
+            ("external", None),
+            ("interface", None),
             ("cors-allow-origin", None),
             ("allowed-methods", None),
             ("block-size", None),
@@ -311,45 +298,21 @@ mod tests {
         assert_eq!(meant("basic-auth-relm").ours, Some(REALM));
         assert_eq!(meant("basic-auth-relm").protection(), Some(BASIC_AUTH));
         assert_eq!(meant("balanse").protection(), None);
+        assert_eq!(meant("interval").ours, Some(CHECK_INTERVAL));
+        assert_eq!(meant("interval").protection(), None);
     }
 
     #[test]
-    fn what_keeps_clients_out_in_the_words_of_others_is_understood() {
-        for (key, ours) in [
-            ("loadBalancerSourceRanges", Some(SOURCE_RANGES)),
-            ("service.beta.kubernetes.io/load-balancer-source-range", Some(SOURCE_RANGES)),
-            ("service.kubernetes.io/load-balancer-source-ranges", Some(SOURCE_RANGES)),
-            ("service.beta.kubernetes.io/aws-load-balancer-security-groups", Some(SOURCE_RANGES)),
-            ("metallb.io/source-ranges", Some(SOURCE_RANGES)),
-            ("serviceloadbalancer/lb.source-ranges", Some(SOURCE_RANGES)),
-            ("haproxy.org/allow-list", Some(SOURCE_RANGES)),
-            ("haproxy.org/whitelist", Some(SOURCE_RANGES)),
-            ("haproxy.org/deny-list", Some(DENIED)),
-            ("haproxy-ingress.github.io/allowlist-source-range", Some(SOURCE_RANGES)),
-            ("ingress.kubernetes.io/whitelist-source-range", Some(SOURCE_RANGES)),
-            ("nginx.ingress.kubernetes.io/denylist-source-range", Some(DENIED)),
-            ("nginx.ingress.kubernetes.io/auth-type", Some(BASIC_AUTH)),
-            ("nginx.ingress.kubernetes.io/auth-url", Some(FORWARD_AUTH)),
-            ("nginx.ingress.kubernetes.io/auth-tls-secret", Some(AUTHORITIES)),
-            ("nginx.ingress.kubernetes.io/limit-rps", Some(CLIENT_RATE)),
-            ("traefik.ingress.kubernetes.io/router.middlewares", Some("")),
-            ("nginx.ingress.kubernetes.io/ssl-redirect", None),
-            ("nginx.ingress.kubernetes.io/enable-cors", None),
-            ("service.beta.kubernetes.io/aws-load-balancer-type", None),
-            ("prometheus.io/scrape", None),
-            ("external-dns.alpha.kubernetes.io/access", None),
-            ("kubectl.kubernetes.io/last-applied-configuration", None),
-            ("cert-manager.io/cluster-issuer", None),
-            ("service.beta.kubernetes.io/azure-allowed-ip-ranges", Some(SOURCE_RANGES)),
-            ("projectcontour.io/ip-allow-policy", Some(SOURCE_RANGES)),
-            ("konghq.com/plugins", Some("")),
-            ("k8s.apisix.apache.org/plugin-config-name", Some("")),
-            ("checksum/auth-config", None),
-            ("vault.hashicorp.com/auth-path", None),
-            ("team", None),
-            ("seaway.dev/source-ranges", None),
-        ] {
-            assert_eq!(protection_elsewhere(key), ours, "{key}");
+    fn what_is_noted_for_people_closes_nothing_and_its_neighbours_do() {
+        for name in NOTES {
+            let key = format!("{OURS}{name}");
+            assert!(!is_unknown(&key) && meant(name).protection().is_none(), "{name}: {:?}", meant(name));
+        }
+        for name in ["owner-auth", "team-source-ranges", "allowed-networks", "contact-acl", "password"] {
+            assert!(meant(name).protection().is_some(), "{name}");
+        }
+        for name in ["waf", "security", "guard"] {
+            assert!(is_unknown(&format!("{OURS}{name}")), "{name}");
         }
     }
 

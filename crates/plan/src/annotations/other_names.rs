@@ -1,8 +1,8 @@
 //! What people write who know other load balancers, and our name for the same: too far from it to be a slip of the pen.
 
 use super::{
-    AUTHORITIES, BALANCE, BASIC_AUTH, CHECK, CLIENT_RATE, CONNECTIONS, DENIED, HOST, PATH, REDIRECT,
-    SOURCE_RANGES, TLS, WEIGHT, http::BODY_SIZE, table,
+    AUTHORITIES, BALANCE, BASIC_AUTH, CHECK, CHECK_INTERVAL, CLIENT_RATE, CONNECTIONS, DENIED, ENTRANCE,
+    HOST, PATH, REDIRECT, SOURCE_RANGES, TLS, WEIGHT, http::BODY_SIZE, table,
 };
 
 /// One of ours, and what to write.
@@ -78,6 +78,13 @@ const OTHER_NAMES: &[(&[&str], &str, &str)] = &[
         CLIENT_RATE,
         "",
     ),
+    (
+        &["internal-only", "private", "intranet", "visibility"],
+        ENTRANCE,
+        "The value is the name of an entrance that only the internal network reaches: seaway.dev/entrance: internal \
+         (docs/http.md).",
+    ),
+    (&["interval", "check-interval"], CHECK_INTERVAL, ""),
     (&["maxconn", "max-conn", "limit-connections"], CONNECTIONS, ""),
     (&["domain", "domains", "server-name", "hostnames", "virtual-host", "vhost"], HOST, ""),
     (&["location", "locations", "prefix", "url", "route"], PATH, ""),

@@ -7,8 +7,8 @@ use seaway_model::{Problem, fact::Labels};
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
-    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, FRONT_DOOR, HOST, OURS, PASSTHROUGH, PATH, PROXY_FROM, RATE,
-    Row, SOURCE_RANGES, ServiceOptions, TLS, TLS_CONTAINER, TLS_OTHERS,
+    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, FRONT_DOOR, HOST, INTERNAL, OURS, PASSTHROUGH, PATH, PROXY_FROM,
+    RATE, Row, SOURCE_RANGES, ServiceOptions, TLS, TLS_CONTAINER, TLS_OTHERS, asks,
     meant::{meant, name_of},
     nobody, rows,
 };
@@ -122,7 +122,7 @@ impl ServiceOptions {
 
     /// Closes what an unknown name was probably to protect, unless that is said as well. (In a cloud, what is there stays
     /// as it is: such a name was ignored there when it was made.)
-    pub(super) fn close_for_misspelt(&mut self, key: &str) -> Option<&'static str> {
+    pub(super) fn close_for_misspelt(&mut self, key: &str, value: &str) -> Option<&'static str> {
         let meant = meant(key.strip_prefix(OURS)?);
         if let Some(option) = meant.ours.filter(|it| !self.written.contains_key(it))
             && self.leave_front_door_for(option)
@@ -130,8 +130,11 @@ impl ServiceOptions {
             return Some(NO_PLACE);
         }
         let option = meant.protection().filter(|it| !self.written.contains_key(it))?;
+        if [INTERNAL, ENTRANCE].contains(&option) && !asks(option, value) {
+            return None;
+        }
         self.closed = true;
-        self.clients_unclear |= OF_CLIENTS.contains(&option);
+        self.clients_unclear |= option == INTERNAL || OF_CLIENTS.contains(&option);
         Some("no listener is opened until this is corrected")
     }
 

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     access_rules::AccessRules,
     annotations::{
-        AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, OptionScope, Protection, RATE,
+        AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, INTERNAL, OptionScope, Protection, RATE,
         ServiceOptions,
     },
     basic_auth, forward_auth, http,
@@ -50,7 +50,7 @@ impl PatternLimits {
 pub(super) fn guest(route: &HttpRoute, given: PlanContext<'_>, known: &mut PatternCache) -> AttachedRoute {
     let mut guest = AttachedRoute::new(route.object(), &route.meta.uid);
     let mut wishes = ServiceOptions::of(&given.config.defaults);
-    guest.problems = wishes.read(&route.object(), &route.meta.annotations);
+    guest.problems = wishes.read_route(route);
     guest.enter(&wishes, &route.meta.annotations, given.config);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given);
     let limits = PatternLimits::of(route, given);
@@ -108,7 +108,7 @@ fn unprotected(route: &HttpRoute, wishes: &ServiceOptions, protection: Protectio
 fn of_services(route: &HttpRoute, wishes: &ServiceOptions) -> Vec<Problem> {
     let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS, BASIC_AUTH, FORWARD_AUTH];
     let idle = idle(wishes, &route.meta.annotations, &[OptionScope::Route])
-        .filter(|(option, _)| !protects.contains(option));
+        .filter(|(option, _)| !(protects.contains(option) || *option == INTERNAL && wishes.closed));
     let problem = |(_, field): (&str, &Name)| {
         Problem::new(route.object(), Reason::Unsupported, "this annotation has no effect on an HTTPRoute")
             .at(field.clone())

@@ -35,7 +35,7 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = ServiceOptions::of(&config.defaults);
     let mut guest = AttachedRoute::new(key.object(), &service.meta.uid);
-    guest.problems = wishes.read_of(&key.object(), service);
+    guest.problems = wishes.read_served(service, config);
     guest.enter(&wishes, &service.meta.annotations, config);
     // Who did not ask for a door that stays shut has nothing to be told, nor a status to be told it in.
     if config.front_door.opens == OpenPolicy::Never && asks(&wishes) != Some(true) {
@@ -295,9 +295,8 @@ fn passing(
 
 pub(super) fn why_not(service: &Service, given: PlanContext<'_>) -> Option<NotAttachedReason> {
     let config = given.config;
-    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = ServiceOptions::of(&config.defaults);
-    wishes.read(&key.object(), &service.meta.annotations);
+    wishes.read_served(service, config);
     if wishes.tls.through && asks(&wishes) == Some(true) {
         return why_not_passed_through(service, &wishes);
     }

@@ -37,6 +37,8 @@ fn a_service_that_a_protected_route_leads_to_is_not_at_its_name_unless_it_asks()
         (&[("seaway.dev/denied-source-ranges", "192.0.2.0/24")], &[], false),
         (&[("seaway.dev/requests-per-second-per-client", "10")], &[], false),
         (&[("seaway.dev/entrance", "internal")], &[], false),
+        (&[("seaway.dev/internal", "true")], &[], false),
+        (&[("seaway.dev/internal", "false")], &[], true),
         (&[("seaway.dev/basic-auth", "users")], &[], false),
         (&[("seaway.dev/source-range", "10.0.0.0/8")], &[], false),
         (&[("seaway.dev/source-ranges", "office")], &[], false),

@@ -25,7 +25,7 @@ pub(super) fn authorities(name: &str) -> Secret {
 }
 
 /// Ports that are listened at.
-fn open(world: &World, service: &Service) -> Vec<u16> {
+pub(super) fn open(world: &World, service: &Service) -> Vec<u16> {
     match world.desire(&unit(&facts::owner(service))) {
         seaway_model::Desired::LoadBalancer(it) => it.listeners.keys().map(|id| id.port).collect(),
         other => panic!("{other:?}"),
