@@ -2,7 +2,7 @@
 
 use crate::{
     decode::ValidationError,
-    object::{NOT_USED, UNTIL_CORRECTED},
+    object::{NO_ITEMS, NOT_USED, UNTIL_CORRECTED},
 };
 
 /// Nothing, where the message says it already.
@@ -70,6 +70,7 @@ fn of_field(field: &str, message: &str) -> Option<&'static str> {
         "spec.loadBalancerSourceRanges" if message.starts_with("Forbidden") => {
             "At the front door, use the annotation seaway.dev/source-ranges."
         }
+        _ if message.ends_with(NO_ITEMS) => "Write the objects below items; items: [] is a List without any.",
         _ if message.ends_with(NOT_USED) || message.ends_with(UNTIL_CORRECTED) => "Correct it, or remove it.",
         _ if has("must be a valid IPv4 address") || has("must be a valid IPv6 address") => {
             "Ports stand in ports, not in addresses. IPv4 and IPv6 addresses, and DNS names (addressType: FQDN), need an \

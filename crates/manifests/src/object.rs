@@ -76,7 +76,10 @@ pub fn read(root: &Node) -> Vec<ParsedObject> {
     let listed = list_of(root);
     match (listed, &root.value) {
         (Some(of), Value::Map(_)) => {
-            let Some(items) = root.child("items") else { return readings };
+            let Some(items) = root.child("items") else {
+                readings.push(without_items(root));
+                return readings;
+            };
             let Value::List(nodes) = &items.value else {
                 if items.value != Value::Null {
                     readings.extend(refuse(items, "items", "Invalid value: must be a list"));
@@ -233,6 +236,10 @@ fn misspelt(node: &Node, version: &str, kind: &str) -> Option<ParsedObject> {
         let why = format!("no matches for kind {kind:?} in version {version:?} (did you mean {known:?}?)");
         return refuse(node.child("apiVersion")?, "apiVersion", &why);
     }
+    if group(version).is_empty() && kind.eq_ignore_ascii_case("List") {
+        let why = format!("no matches for kind {kind:?} in version {version:?} (did you mean \"List\"?)");
+        return refuse(node.child("kind")?, "kind", &why);
+    }
     let names: Vec<&str> =
         KIND_READERS.iter().filter(|known| known.group() == group(version)).map(|known| known.name).collect();
     // A Pod is no Node with two letters wrong.
@@ -251,9 +258,30 @@ fn is_of_kubernetes(group: &str) -> bool {
 }
 
 fn refuse(node: &Node, field: &str, message: &str) -> Option<ParsedObject> {
-    let fault = ValidationError { field: field.to_owned(), at: node.at, message: message.to_owned() };
+    Some(refuse_at(node.at, field, message))
+}
+
+fn refuse_at(at: Position, field: &str, message: &str) -> ParsedObject {
+    let fault = ValidationError { field: field.to_owned(), at, message: message.to_owned() };
     let broken = InvalidObject { reference: None, errors: vec![fault] };
-    Some(ParsedObject { item: None, at: node.at, result: Err(broken), ignored: Vec::new() })
+    ParsedObject { item: None, at, result: Err(broken), ignored: Vec::new() }
+}
+
+/// The end of a message about a list of which nothing is read.
+pub const NO_ITEMS: &str = "no object of this List is read";
+
+/// A list whose objects stand elsewhere than in `items`: those that it had are not gone for that.
+fn without_items(root: &Node) -> ParsedObject {
+    let others =
+        || root.entries().iter().filter(|it| !["apiVersion", "kind", "metadata"].contains(&&*it.key));
+    let near = others().find(|it| nearest(&it.key, &["items"]).is_some());
+    match near.or_else(|| others().next()) {
+        Some(it) => {
+            let message = format!("unknown field (did you mean \"items\"?): {NO_ITEMS}");
+            refuse_at(it.at, &it.key, &message)
+        }
+        None => refuse_at(root.at, "items", &format!("Required value: {NO_ITEMS}")),
+    }
 }
 
 fn word<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
@@ -422,5 +450,28 @@ pub(crate) mod tests {
             "apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n";
         assert!(read_text(text).iter().all(|reading| reading.result.is_ok()));
         assert_eq!(read_text(text).len(), 2);
+    }
+
+    #[test]
+    fn a_list_whose_objects_stand_elsewhere_than_in_items_is_refused() {
+        let wrong = |key: &str| format!("{key}: unknown field (did you mean \"items\"?): {NO_ITEMS}");
+        for (kind, body, expected) in [
+            ("List", "item: [{kind: Namespace}]", format!("3 {}", wrong("item"))),
+            ("List", "Items: []", format!("3 {}", wrong("Items"))),
+            ("List", "objects: []", format!("3 {}", wrong("objects"))),
+            ("List", "metadata: {}\nnotes: none\nitmes: []", format!("5 {}", wrong("itmes"))),
+            ("ServiceList", "item: []", format!("3 {}", wrong("item"))),
+            ("List", "metadata: {}", format!("1 items: Required value: {NO_ITEMS}")),
+            (
+                "list",
+                "items: []",
+                "2 kind: no matches for kind \"list\" in version \"v1\" (did you mean \"List\"?)".to_owned(),
+            ),
+        ] {
+            assert_eq!(faults(&format!("apiVersion: v1\nkind: {kind}\n{body}\n")), [expected], "{body}");
+        }
+        for text in ["kind: List\nitems:\n", "kind: List\nitems: []\n", "kind: PodList\nitem: []\n"] {
+            assert!(read_text(&format!("apiVersion: v1\n{text}")).is_empty(), "{text}");
+        }
     }
 }
