@@ -132,7 +132,8 @@ impl Document {
         }
         let mut document = Document::default();
         for (root, node) in roots.iter().enumerate() {
-            document.ignored.extend(object::unserved_kind(node).map(|fault| (None, fault)));
+            let unserved = object::objects(node).into_iter().filter_map(object::unserved_kind);
+            document.ignored.extend(unserved.map(|fault| (None, fault)));
             if object::is_unnamed(node) {
                 document.unnamed.push(node.at);
             }

@@ -21,6 +21,7 @@ mod pool;
 mod secret;
 mod service;
 mod slice;
+mod unserved_kinds;
 mod unused_routes;
 
 use seaway_model::{Fact, Kind, Name, ObjectRef};
@@ -34,6 +35,7 @@ pub use self::{
     meta::{ANNOTATION_PREFIXES, uid, uuid},
     misplaced::NOT_USED,
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
+    unserved_kinds::unserved_kind,
     unused_routes::{UnusedRoute, objects, replaced_route, unused_route, unused_route_in_text},
 };
 use crate::{
@@ -190,24 +192,6 @@ pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, FieldReads)>
     })
 }
 
-/// A kind that people expect to be served, and that is not, or an object that does not say what it is: left out of
-/// [`read`], for neither is broken.
-pub fn unserved_kind(root: &Node) -> Option<ValidationError> {
-    let fault = |node: &Node, field: &str, message: &str| {
-        Some(ValidationError { field: field.to_owned(), at: node.at, message: message.to_owned() })
-    };
-    match (word(root, "apiVersion"), word(root, "kind")) {
-        (Some(version), Some(kind)) => {
-            let (_, _, instead) =
-                NOT_SERVED.iter().find(|(of, name, _)| *of == group(version) && *name == kind)?;
-            let name = root.child("metadata").and_then(|it| word(it, "name"));
-            let what = name.map_or(kind.to_owned(), |name| format!("{kind} {name}"));
-            fault(root.child("kind")?, "kind", &format!("{what} is not served here: {instead}"))
-        }
-        _ => None,
-    }
-}
-
 /// A map or a list that says neither what it is nor its name: another program's, or a manifest that lost its head.
 pub fn is_unnamed(root: &Node) -> bool {
     let is_map = matches!(&root.value, Value::Map(entries) if !entries.is_empty());
@@ -215,17 +199,6 @@ pub fn is_unnamed(root: &Node) -> bool {
     matches!(root.value, Value::List(_))
         || is_map && !["apiVersion", "kind", "metadata"].into_iter().any(says)
 }
-
-/// Group, kind, and what to do.
-const NOT_SERVED: &[(&str, &str, &str)] = &[
-    ("networking.k8s.io", "Ingress", "write an HTTPRoute; seaway import ingress FILE does"),
-    ("extensions", "Ingress", "write an HTTPRoute; seaway import ingress FILE does"),
-    ("gateway.networking.k8s.io", "Gateway", "set `frontDoor:` in seaway.yaml"),
-    ("gateway.networking.k8s.io", "GRPCRoute", "write an HTTPRoute; its rules apply to gRPC as well"),
-    ("gateway.networking.k8s.io", "TCPRoute", "write a Service of type LoadBalancer"),
-    ("gateway.networking.k8s.io", "UDPRoute", "write a Service of type LoadBalancer"),
-    ("gateway.networking.k8s.io", "TLSRoute", "write a Service of type LoadBalancer"),
-];
 
 /// A kind that is not ours is nobody's mistake, unless it nearly is one of ours.
 fn misspelt(node: &Node, version: &str, kind: &str) -> Option<ParsedObject> {
@@ -382,19 +355,6 @@ pub(crate) mod tests {
             assert_eq!(told, [expected]);
         }
         assert!(faults("apiVersio")[0].contains("not an object"));
-    }
-
-    #[test]
-    fn a_kind_that_people_expect_to_be_served_is_named_with_what_to_do() {
-        let told = |text: &str| unserved_kind(&parse(text).expect("parses")[0]).map(|it| it.to_string());
-        let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: x}\n";
-        assert_eq!(
-            told(ingress).unwrap(),
-            "kind: Ingress x is not served here: write an HTTPRoute; seaway import ingress FILE does"
-        );
-        for other in ["apiVersion: v1\nkind: Pod\n", "kind: Ingress\n", "a: 1\n", "[]\n", "text\n"] {
-            assert_eq!(told(other), None, "{other}");
-        }
     }
 
     #[test]

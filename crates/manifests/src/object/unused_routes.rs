@@ -15,7 +15,9 @@ use seaway_plan::{
 
 use super::{
     likely_mistakes::{is_internal, is_set},
-    misplaced, word,
+    misplaced,
+    unserved_kinds::leads_to_services,
+    word,
 };
 use crate::{
     decode::ValidationError,
@@ -32,8 +34,20 @@ pub struct UnusedRoute {
 /// What only routes have.
 const OF_ROUTES: [&str; 2] = ["backendRefs", "parentRefs"];
 /// Below these, a name is that of a Service.
-const TO_SERVICES: [&str; 6] =
-    ["backendRefs", "backendRef", "backend", "defaultBackend", "service", "services"];
+const TO_SERVICES: [&str; 9] = [
+    "backendRefs",
+    "backendRef",
+    "backend",
+    "backends",
+    "defaultBackend",
+    "alternateBackends",
+    "service",
+    "services",
+    "to",
+];
+/// By which routes of other programs ask for a password, or limit.
+const POLICIES: [&str; 6] =
+    ["middlewares", "policies", "plugins", "plugin_config_name", "authentication", "authorization"];
 /// Fields of routes whose words say something else elsewhere.
 const OF_CORS: [&str; 4] = ["allowCredentials", "allowHeaders", "allowMethods", "allowOrigins"];
 
@@ -78,10 +92,9 @@ pub fn replaced_route(object: &Node) -> Option<(ObjectRef, ValidationError)> {
 const DEFAULT: &str = "default";
 
 fn is_route(object: &Node) -> bool {
-    let kind = word(object, "kind").unwrap_or_default().to_ascii_lowercase();
-    kind.ends_with("route")
-        || kind == "ingress"
-        || distance(&kind, "httproute") <= 2
+    let kind = word(object, "kind").unwrap_or_default();
+    leads_to_services(kind)
+        || distance(&kind.to_ascii_lowercase(), "httproute") <= 2
         || any_entry(object, &|it| OF_ROUTES.contains(&it.key.as_str()))
 }
 
@@ -100,6 +113,13 @@ fn is_protecting(object: &Node) -> bool {
         || object.entries().iter().chain(metadata).chain(spec).any(is_misplaced)
         // `annotation`, `annotations` below spec or at the top, and middlewares, wherever they stand.
         || any_entry(object, &|it| it.key == "middlewares" || it.key.contains('/') && is_set(it) && is_protection(&it.key))
+        || is_of_others(object) && any_entry(object, &|it| POLICIES.contains(&it.key.as_str()) || is_misplaced(it))
+}
+
+/// Routes of other programs have fields where ours have annotations.
+fn is_of_others(object: &Node) -> bool {
+    let kind = word(object, "kind").unwrap_or_default();
+    leads_to_services(kind) && kind != "HTTPRoute" && !kind.eq_ignore_ascii_case("Ingress")
 }
 
 /// Whether an annotation protects: ours, nearly ours, one of ours that there is not, or that of another program.
@@ -129,6 +149,13 @@ fn find_services(node: &Node, own: &str, is_service: bool, found: &mut BTreeSet<
                 found.insert(ServiceKey::new(namespace, name));
             }
             for it in entries {
+                // nginx and Istio have names and hosts in place of references.
+                let named = match it.key.as_str() {
+                    "service" => word(node, "service"),
+                    "destination" => word(&it.value, "host"),
+                    _ => None,
+                };
+                found.extend(named.and_then(|it| of_host(it, own)));
                 let is_port = it.key == "port";
                 let leads = (is_service && !is_port) || TO_SERVICES.contains(&it.key.as_str());
                 find_services(&it.value, own, leads, found);
@@ -137,6 +164,13 @@ fn find_services(node: &Node, own: &str, is_service: bool, found: &mut BTreeSet<
         Value::List(items) => items.iter().for_each(|it| find_services(it, own, is_service, found)),
         _ => {}
     }
+}
+
+/// The Service of `reviews`, `reviews:80`, `reviews.shop` or `reviews.shop.svc.cluster.local`.
+fn of_host(host: &str, own: &str) -> Option<ServiceKey> {
+    let mut parts = host.split(':').next()?.split('.');
+    let name = parts.next().filter(|it| !it.is_empty())?;
+    Some(ServiceKey::new(parts.next().unwrap_or(own), name))
 }
 
 /// The same of a text that is no YAML: what stands in its lines is all that is known.
@@ -245,6 +279,61 @@ mod tests {
         ] {
             let expected = vec!["default/admin".to_owned(), "default/back-office".to_owned()];
             assert_eq!(services_of(&text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn routes_of_other_programs_name_their_services_where_they_protect() {
+        let of = |version: &str, kind: &str, spec: &str| {
+            format!(
+                "apiVersion: {version}\nkind: {kind}\nmetadata: {{name: shop, namespace: web}}\nspec: {spec}\n"
+            )
+        };
+        let traefik =
+            "routes: [{match: 'Host(`a.example`)', kind: Rule, services: [{name: back-office, port: 80}]";
+        for (version, kind, spec) in [
+            ("traefik.io/v1alpha1", "IngressRoute", format!("{{{traefik}, middlewares: [{{name: auth}}]}}]}}")),
+            (
+                "k8s.nginx.org/v1",
+                "VirtualServer",
+                "{policies: [{name: jwt}], upstreams: [{name: tea, service: back-office, port: 80}]}".to_owned(),
+            ),
+            (
+                "projectcontour.io/v1",
+                "HTTPProxy",
+                "{routes: [{services: [{name: back-office, port: 80}], ipAllowPolicy: [{cidr: 10.0.0.0/8}]}]}".to_owned(),
+            ),
+            (
+                "networking.istio.io/v1",
+                "VirtualService",
+                "{sourceRanges: [a], http: [{route: [{destination: {host: back-office.web.svc.cluster.local}}]}]}".to_owned(),
+            ),
+        ] {
+            let text = of(version, kind, &spec);
+            assert_eq!(services_of(&text), Some(vec!["web/back-office".to_owned()]), "{text}");
+        }
+        let openshift = of("route.openshift.io/v1", "Route", "{to: {kind: Service, name: back-office}}")
+            .replace(
+                "namespace: web}",
+                "namespace: web, annotations: {haproxy.router.openshift.io/ip_whitelist: 10.0.0.0/8}}",
+            );
+        assert_eq!(services_of(&openshift), Some(vec!["web/back-office".to_owned()]), "{openshift}");
+        let x_k8s = route("seaway.dev/source-ranges: 10.0.0.0/8", "hostnames: [admin.example]")
+            .replace("gateway.networking.k8s.io/v1", "gateway.networking.x-k8s.io/v1alpha1");
+        assert_eq!(services_of(&x_k8s), Some(vec!["default/back-office".to_owned()]));
+        let alb = ingress("alb.ingress.kubernetes.io/scheme: internal", BACKEND);
+        assert_eq!(services_of(&alb), Some(vec!["default/back-office".to_owned()]));
+        for open in [
+            of("traefik.io/v1alpha1", "IngressRoute", &format!("{{entryPoints: [web], {traefik}}}]}}")),
+            of(
+                "networking.istio.io/v1",
+                "VirtualService",
+                "{hosts: [a.example], http: [{route: [{destination: {host: a}}]}]}",
+            ),
+            ingress("alb.ingress.kubernetes.io/scheme: internet-facing", BACKEND),
+            ingress("nginx.ingress.kubernetes.io/proxy-body-size: 1m", BACKEND),
+        ] {
+            assert_eq!(services_of(&open), None, "{open}");
         }
     }
 
