@@ -12,6 +12,7 @@
 mod closed_services;
 mod content;
 mod kept_objects;
+mod led_services;
 pub(crate) mod listing;
 mod object_sources;
 mod once;
@@ -42,6 +43,7 @@ use self::{
 use crate::{
     document::{self, Document, DocumentText, Hashes, LocatedObject, MapByTextHash, TextHash},
     last_good::{self, GoodDocument, LastGoodStore, SaveJob},
+    route_services::{LedServices, RouteServices},
     wakeup::Wakeup,
 };
 
@@ -109,6 +111,7 @@ struct File {
     trouble: Option<Trouble>,
     /// What may have been to protect in a text that cannot be read.
     unread_route: Option<UnusedRoute>,
+    led: LedServices,
     problems: BTreeMap<ObjectRef, Vec<Problem>>,
 }
 
@@ -318,7 +321,8 @@ impl Folder {
                     self.read_again = Some(later);
                 }
                 let mut file = self.without(name, problems::unreadable(&error));
-                file.unread_route = content::read_lossy(&self.dir.join(&**name), &error);
+                file.unread_route =
+                    content::read_lossy(&self.dir.join(&**name), &error).or(file.unread_route);
                 file
             }
         };
@@ -349,9 +353,10 @@ impl Folder {
             file.documents.push(FileDocument { line, hash, document });
         }
         file.kept = self.to_keep(name, &file);
+        file.led = self.led_before(name, &file);
         if let Some(last_good) = &self.last_good {
-            let kept = file.kept.keys().cloned().collect();
-            last_good.save(SaveJob { file: name.clone(), text: text.into(), documents: good, kept });
+            let (kept, routes) = (file.kept.keys().cloned().collect(), file.route_services());
+            last_good.save(SaveJob { file: name.clone(), text: text.into(), documents: good, kept, routes });
         }
         file
     }
@@ -363,11 +368,18 @@ impl Folder {
             Some(before) => File {
                 documents: before.documents.clone(),
                 kept: before.kept.clone(),
+                unread_route: before.unread_route.clone(),
+                led: before.led.clone(),
                 stamp: None,
                 trouble,
                 ..File::default()
             },
-            None => File { kept: self.recall(name), trouble, ..File::default() },
+            None => File {
+                kept: self.recall(name),
+                unread_route: self.recall_unused_route(name),
+                trouble,
+                ..File::default()
+            },
         }
     }
 
@@ -382,6 +394,7 @@ impl Folder {
                 text: "".into(),
                 documents: Vec::new(),
                 kept: Vec::new(),
+                routes: RouteServices::default(),
             });
         }
         let present = file.is_some();

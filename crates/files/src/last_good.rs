@@ -27,6 +27,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     disk::{self, Durability},
     document::{Document, LocatedObject},
+    route_services::RouteServices,
     wakeup::Wakeup,
 };
 
@@ -66,6 +67,7 @@ pub(crate) struct SaveJob {
     pub(crate) documents: Vec<GoodDocument>,
     /// Objects whose last good text is the one that was kept before.
     pub(crate) kept: Vec<ObjectRef>,
+    pub(crate) routes: RouteServices,
 }
 
 pub(crate) struct GoodDocument {
@@ -96,6 +98,8 @@ struct LastGoodFile {
     folder: Name,
     file: Name,
     documents: Vec<LastGoodDocument>,
+    #[serde(default, skip_serializing_if = "RouteServices::is_empty")]
+    routes: RouteServices,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -156,6 +160,11 @@ impl LastGoodStore {
     /// What was last good in a file.
     pub(crate) fn load(&self, file: &Name) -> Vec<Arc<LocatedObject>> {
         self.folders.iter().filter_map(|shelf| self.folders.read(shelf, file).ok()).flat_map(found).collect()
+    }
+
+    /// What was known of its routes.
+    pub(crate) fn load_routes(&self, file: &Name) -> RouteServices {
+        self.folders.read(&self.folders.plain, file).unwrap_or_default().routes
     }
 }
 
@@ -305,15 +314,17 @@ fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
         }
         let still = |kept: &&LastGoodDocument| kept.objects.iter().any(|it| job.kept.contains(it));
         documents.extend(before.documents.iter().filter(still).cloned());
-        if documents == before.documents {
+        let routes = if secrets { RouteServices::default() } else { job.routes.clone() };
+        if documents == before.documents && routes == before.routes {
             continue;
         }
-        if documents.is_empty() {
+        if documents.is_empty() && routes.is_empty() {
             fs::remove_file(&path)?;
             continue;
         }
         disk::private_folder(shelf)?;
-        let kept = LastGoodFile { folder: folders.manifests.clone(), file: job.file.clone(), documents };
+        let (folder, file) = (folders.manifests.clone(), job.file.clone());
+        let kept = LastGoodFile { folder, file, documents, routes };
         disk::replace(&path, Durability::No, |writer| Ok(serde_json::to_writer(writer, &kept)?))?;
     }
     Ok(())
@@ -347,6 +358,7 @@ pub(crate) fn fuzz_recall(bytes: &[u8]) {
     let written = serde_json::to_vec(&kept).expect("it is JSON");
     let again: LastGoodFile = serde_json::from_slice(&written).expect("we wrote it");
     assert!(again.documents == kept.documents && again.file == kept.file && again.folder == kept.folder);
+    assert!(again.routes == kept.routes);
     for found in found(kept) {
         assert!(!found.reference().name.is_empty(), "an object has a name");
     }
@@ -380,6 +392,7 @@ mod tests {
             text: text.into(),
             documents: vec![GoodDocument::of(text, text, &document)],
             kept: Vec::new(),
+            routes: RouteServices::default(),
         };
         open(&one).save(job());
         let recalled = |dir: &Path| open(dir).load(&"shop.yaml".into()).len();
@@ -418,7 +431,8 @@ mod tests {
         let again = open();
         // Another process that ends removes it below this one's feet.
         fs::remove_dir(&folder).expect("it is there, and empty");
-        again.save(SaveJob { file: "shop.yaml".into(), text: secret.into(), documents, kept: Vec::new() });
+        let (kept, routes) = (Vec::new(), RouteServices::default());
+        again.save(SaveJob { file: "shop.yaml".into(), text: secret.into(), documents, kept, routes });
         drop(again);
         assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1);
         assert_eq!(open().load(&"shop.yaml".into()).len(), 1);
@@ -431,6 +445,7 @@ mod tests {
             text: text.into(),
             documents: Vec::new(),
             kept: kept.into_iter().collect(),
+            routes: RouteServices::default(),
         }
     }
 

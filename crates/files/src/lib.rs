@@ -25,6 +25,7 @@ mod folder;
 pub mod fuzz;
 mod last_good;
 pub mod pem;
+mod route_services;
 pub mod state;
 pub mod state_cache;
 mod wakeup;

@@ -10,6 +10,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef, fact::HttpRoute, load_balancer::
 use seaway_plan::{ServiceKey, guarded_references, spelling::distance};
 
 use super::{File, object_sources::ObjectSources};
+use crate::route_services::LedServices;
 
 #[derive(Default)]
 pub(super) struct UnusedRoutes {
@@ -17,6 +18,8 @@ pub(super) struct UnusedRoutes {
     by_file: BTreeMap<Name, Vec<(Name, BTreeSet<ServiceKey>)>>,
     /// The Services that each route names, of routes that protect.
     guarded: BTreeMap<ObjectRef, BTreeSet<ServiceKey>>,
+    /// Of each file: the Services that its routes led to, before they named others.
+    led: BTreeMap<Name, LedServices>,
     is_changed: bool,
 }
 
@@ -29,6 +32,15 @@ impl UnusedRoutes {
             false => self.by_file.insert(name.clone(), now.clone()),
         };
         self.is_changed |= before.unwrap_or_default() != now;
+        let led = file.map(|it| it.led.clone()).unwrap_or_default();
+        let before = match led.is_empty() {
+            true => self.led.remove(name),
+            false => self.led.insert(name.clone(), led.clone()),
+        };
+        self.is_changed |= before.unwrap_or_default() != led;
+        // Its routes may stand in other lines.
+        let mut objects = file.iter().flat_map(|it| &it.documents).flat_map(|it| &it.document.found);
+        self.is_changed |= objects.any(|it| self.guarded.contains_key(it.reference()));
     }
 
     /// The Services that are not to be served by their names, with the place of what was to protect them; nothing, if that is as it
@@ -80,6 +92,9 @@ impl UnusedRoutes {
         let services = Services::of(sources);
         for (route, to) in unled {
             found.extend(services.meant(route, to).map(|service| (service.clone(), place(route))));
+            let led = self.led.values().filter_map(|it| it.get(route)).flatten();
+            let led = led.filter(|it| it.namespace == route.namespace && is_there(it));
+            found.extend(led.map(|it| (it.object(), place(route))));
         }
         found
     }

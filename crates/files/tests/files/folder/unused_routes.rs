@@ -241,3 +241,84 @@ fn of_two_descriptions_of_one_service_the_one_that_protects_is_served() {
     scene.write("z.yaml", &closed);
     scene.until("it is protected", |world| world.service("a").is_some_and(|it| it.source_ranges.len() == 1));
 }
+
+/// More than a slip of the pen away from the name that is there.
+#[test]
+fn a_protected_route_to_a_service_that_is_not_there_keeps_the_one_closed_that_it_led_to() {
+    let file = |before: &str, to_service: &str| {
+        format!("{}{before}---\n{}", service("other", 80), route("staff", &to(to_service)))
+    };
+    let services = [("b.yaml", service("admin", 80)), ("c.yaml", service("shop", 80))];
+    let mut files = vec![("a.yaml", file("", "admin"))];
+    files.extend(services);
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let mut scene = Scene::with(&files);
+    let is_at = |world: &World, line: u32| unused_route(world, "admin") == Some(format!("a.yaml:{line}"));
+    assert_eq!(unused_route(&scene.world, "admin"), None);
+    for (before, name, line) in [
+        ("", "back-office", 9),
+        // Once more, and lower in the file.
+        ("", "warehouse", 9),
+        ("    name: a\n  - port: 81\n    name: b\n", "warehouse", 12),
+    ] {
+        scene.write("a.yaml", &file(before, name));
+        scene.until(name, |world| is_at(world, line));
+        scene = scene.restart();
+        assert!(is_at(&scene.world, line), "{name}: {:?}", unused_route(&scene.world, "admin"));
+        assert_eq!(unused_route(&scene.world, "shop"), None, "{name}");
+    }
+    scene.write("d.yaml", &service("warehouse", 80));
+    scene.until("the route leads to a Service", |world| unused_route(world, "admin").is_none());
+    scene.write("a.yaml", &file("", "back-office"));
+    scene.until("the last one is closed", |world| unused_route(world, "warehouse").is_some());
+    assert_eq!(unused_route(&scene.world, "admin"), None, "it led there before that");
+    scene.remove("a.yaml");
+    scene.until("nothing is closed", |world| unused_route(world, "warehouse").is_none());
+}
+
+#[test]
+fn a_broken_route_is_known_after_a_restart_whatever_became_of_its_file() {
+    let broken =
+        route("staff", &to("admin")).replace("hostnames: [admin.example]", "hostname: admin.example");
+    let mut scene = Scene::with(&[("a.yaml", &broken), ("b.yaml", &service("admin", 80))]);
+    assert_eq!(unused_route(&scene.world, "admin").as_deref(), Some("a.yaml:8"));
+    scene.write("a.yaml", "");
+    scene.until("it is empty", |world| {
+        world.problems.values().flatten().any(|it| it.message.contains("is empty"))
+    });
+    assert!(unused_route(&scene.world, "admin").is_some());
+    for _ in 0..2 {
+        scene = scene.restart();
+        assert_eq!(unused_route(&scene.world, "admin").as_deref(), Some("a.yaml"));
+    }
+    scene.remove("a.yaml");
+    scene.until("it is gone", |world| unused_route(world, "admin").is_none());
+    assert_eq!(unused_route(&scene.restart().world, "admin"), None);
+}
+
+#[test]
+fn a_route_in_a_list_that_cannot_be_read_stays_in_use() {
+    let good = route("staff", &to("admin"));
+    let of_others = good
+        .replace("HTTPRoute", "IngressRoute")
+        .replace("gateway.networking.k8s.io/v1", "traefik.io/v1alpha1");
+    let mut scene = Scene::with(&[("a.yaml", &good), ("b.yaml", &service("admin", 80))]);
+    let is_there = |world: &World| {
+        world.facts.contains_key(&FactRef::Object(ObjectRef::new(Kind::HTTPRoute, "default", "staff")))
+    };
+    for key in ["item", "Items", "objects"] {
+        let list = format!("apiVersion: v1\nkind: List\n{key}:\n- {}", good.trim_end().replace('\n', "\n  "));
+        scene.write("a.yaml", &list);
+        scene.until(key, |world| world.problems.values().flatten().any(|it| *it.field == *key));
+        assert!(is_there(&scene.world), "{key}");
+        // The first time, there is no last good state.
+        let first = Scene::with(&[("a.yaml", &list), ("b.yaml", &service("admin", 80))]);
+        assert!(unused_route(&first.world, "admin").is_some(), "{key}");
+    }
+    // Another program's route names its Services, and is named itself.
+    scene.write("a.yaml", &of_others);
+    scene.until("it is closed", |world| unused_route(world, "admin").is_some());
+    assert!(
+        scene.world.problems.values().flatten().any(|it| it.message.starts_with("IngressRoute staff is not"))
+    );
+}
