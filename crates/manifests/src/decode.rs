@@ -377,6 +377,7 @@ impl<'a> FieldMap<'a> {
                 None => {
                     let mut known: Vec<String> = taken.iter().map(|name| format!("{name:?}")).collect();
                     known.sort();
+                    known.dedup();
                     format!("unknown field (known ones: {})", known.join(", "))
                 }
             };
@@ -406,6 +407,7 @@ mod tests {
             let server = file.take("server");
             let inner = server.object();
             inner.take("timeout");
+            inner.take("address");
             inner.take("address");
             inner.finish();
             file.finish();

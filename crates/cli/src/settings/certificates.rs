@@ -1,6 +1,6 @@
 //! `frontDoor.certificates` and `frontDoor.tls`: what the front door shows, and how it speaks TLS.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use seaway_files::pem::PemFiles;
 use seaway_manifests::decode::Field;
@@ -36,11 +36,23 @@ pub(super) fn certificates(
                     staple: staple.name().map(|it| beside.join(it)),
                 };
                 tls.certificates.push(pem.object());
-                files.push(pem);
+                add(files, pem);
             }
             (false, None) => cert.required("a PEM file, or `secret: namespace/name`"),
         }
         entry.finish();
+    }
+}
+
+/// Authorities and a certificate in one file are one object, which has the parts of both.
+fn add(files: &mut Vec<PemFiles>, pem: PemFiles) {
+    let Some(known) = files.iter_mut().find(|it| it.name == pem.name) else { return files.push(pem) };
+    let is_new = |part: &(&str, PathBuf)| known.parts.iter().all(|it| it.0 != part.0);
+    if pem.parts.iter().all(is_new) {
+        known.parts.extend(pem.parts);
+        known.staple = known.staple.take().or(pem.staple);
+    } else if pem.staple.is_some() || !pem.parts.iter().all(|it| known.parts.contains(it)) {
+        files.push(pem);
     }
 }
 
@@ -79,8 +91,10 @@ pub(super) fn tls(
             (Some(path), false) => {
                 let parts = vec![("ca.crt", beside.join(path))];
                 let name = beside.join(path).display().to_string().into();
-                files.push(PemFiles { name, parts, staple: None });
-                files.last().map(PemFiles::object)
+                let pem = PemFiles { name, parts, staple: None };
+                let object = pem.object();
+                add(files, pem);
+                Some(object)
             }
             (None, true) => secret_named(&secret),
             (None, false) => {
@@ -149,6 +163,26 @@ mod tests {
         let by_secret =
             read("frontDoor: {tls: {clients: {secret: a/ca}}}\n").config.front_door.tls.terms.clients;
         assert_eq!(by_secret.expect("they are asked").authorities, ObjectRef::new(Kind::Secret, "a", "ca"));
+    }
+
+    #[test]
+    fn authorities_in_the_file_of_a_certificate_hide_no_part_of_it() {
+        let door = "certificates: [{cert: a.pem, ocsp: a.der}]";
+        let clients = "tls: {clients: {authorities: a.pem}}";
+        let inner = "entrances: [{name: inside, port: 81, tls: {port: 444, clients: {authorities: a.pem}}}]";
+        for text in [
+            format!("{{{door}, {clients}}}"),
+            format!("{{{door}, {inner}}}"),
+            format!("{{{door}, {clients}, {inner}}}"),
+            format!("{{{clients}, entrances: [{{name: inside, port: 81, tls: {{port: 444}}, {door}}}]}}"),
+        ] {
+            let settings = read(&format!("frontDoor: {text}\n"));
+            assert_eq!(settings.pems.len(), 1, "{text}: {:?}", settings.pems);
+            let mut parts: Vec<&str> = settings.pems[0].parts.iter().map(|it| it.0).collect();
+            parts.sort_unstable();
+            assert_eq!(parts, ["ca.crt", "tls.crt", "tls.key"], "{text}");
+            assert!(settings.pems[0].staple.is_some(), "{text}");
+        }
     }
 
     #[test]
