@@ -74,7 +74,7 @@ impl Account {
             asked.map_err(|error| match error.is("urn:ietf:params:acme:error:externalAccountRequired") {
                 true => AcmeError::Unexpected {
                     url: url.clone(),
-                    why: "the authority requires an account that it gave out before: get key identifier and \
+                    why: "the certificate authority requires external account binding (EAB): get key identifier and \
                           HMAC key from the authority, and set frontDoor.acme.externalAccount"
                         .into(),
                 },

@@ -116,7 +116,7 @@ fn child_that_may_not_guard() {
     let concluded = settle(&Presence::new(HOST.into(), Vec::new(), []).guarded(steering));
     let [(whose, problem)] = &concluded.problems[..] else { panic!("{:?}", concluded.problems) };
     assert_eq!((whose, problem.reason), (&owner(), Reason::NotPermitted));
-    let told = format!("at {IP}, other ports of this machine answer as well");
+    let told = format!("at {IP}, ports of this machine that belong to no Service are reachable, too");
     assert!(problem.message.starts_with(&told) && problem.fix.contains("NET_ADMIN"), "{problem}");
     assert!(concluded.again.is_some(), "it is tried again");
     let holds = |fact: &Fact| matches!(fact, Fact::Host(it) if it.holds.contains(&IP));

@@ -85,7 +85,7 @@ pub enum ProcessError {
     Invalid { alerts: Vec<String> },
     #[error("HAProxy ended while it started{}", after_colon(alerts))]
     Ended { alerts: Vec<String> },
-    #[error("HAProxy does not serve within {0:?}")]
+    #[error("HAProxy was not ready within {0:?}")]
     Late(Duration),
     /// It goes on with what it had.
     #[error("HAProxy could not reload and continues with the previous configuration{}", after_colon(alerts))]

@@ -282,7 +282,7 @@ const ANNOUNCED: &[ReasonHelp] = &[
     ReasonHelp {
         name: "Disabled",
         meaning: "The pool says that its addresses are not to be announced (announce: none).",
-        remedy: "If they are to be announced, change spec.announce of the pool.",
+        remedy: "If the addresses are to be announced, change spec.announce of the pool.",
     },
     ReasonHelp { name: "NoAddress", meaning: "There is no address yet.", remedy: "" },
     ReasonHelp {
@@ -388,7 +388,7 @@ const METRICS: &[ReasonHelp] = &[
     ReasonHelp {
         name: "client-rate",
         meaning: "`seaway_refused_total`: a client made more requests than `seaway.dev/requests-per-second-per-client` allows: they got 429.",
-        remedy: "If the clients are wanted, raise it, or `seaway.dev/requests-burst-per-client`. If many clients share an address, tell them apart by `seaway.dev/rate-limit-key`.",
+        remedy: "If these clients are legitimate, raise that limit, or `seaway.dev/requests-burst-per-client`. If many clients share an address, tell them apart by `seaway.dev/rate-limit-key`.",
     },
     ReasonHelp {
         name: "memory",

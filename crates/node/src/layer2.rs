@@ -325,7 +325,7 @@ fn log_changes(before: &BTreeMap<IpAddr, Layer2State>, now: &BTreeMap<IpAddr, La
         }
     }
     if let Some(more @ 1..) = changed.len().checked_sub(MOST) {
-        info!(more, "more addresses are announced, or no longer announced, by this host");
+        info!(more, "announcements of more addresses by this host began or ended (not listed one by one)");
     }
 }
 

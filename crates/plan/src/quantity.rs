@@ -95,7 +95,10 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     // Nobody who names an address means all of them.
     if net.prefix_len() == 0 && !net.addr().is_unspecified() {
         let (one, all) = (IpNet::from(net.addr()), net.trunc());
-        return Err(format!("{text:?} is every address; write {one} for this one, or {all} for all"));
+        return Err(format!(
+            "{text:?} contains every address, because its prefix length is 0; write {one} for one address, or {all} \
+             for all"
+        ));
     }
     Ok(net.trunc())
 }

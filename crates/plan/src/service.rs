@@ -464,7 +464,7 @@ pub(crate) fn member_problems(demand: &Demand, wanted: &DemandPort, found: &Memb
                 Reason::NoSuchPort,
                 format!("no EndpointSlice has port {:?} or target port {wants}", wanted.port.name.as_str()),
             )
-            .fix(format!("Slices are joined by the port's name, then by the target port. They have: {has}.")),
+            .fix(format!("EndpointSlices are matched by port name, then by target port. They have: {has}.")),
         );
     } else {
         let why = match (found.not_ready, found.elsewhere) {

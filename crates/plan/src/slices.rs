@@ -82,7 +82,7 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             format!("EndpointSlice {slice} has no port of this Service: its endpoints are not used");
         let problem = problem(Reason::NoSuchPort, message).about(about(slice, "ports".into()));
         problems.push(problem.fix(format!(
-            "Slices are joined by the port's name, then by the target port. The Service has {}; this slice has {}.",
+            "EndpointSlices are matched by port name, then by target port. The Service has {}; this slice has {}.",
             wanted_ports(demand),
             listed(ports)
         )));

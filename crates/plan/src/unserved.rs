@@ -95,7 +95,8 @@ fn no_http(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem
 fn with_host_bits(key: &ServiceKey, service: &Service) -> Vec<Problem> {
     let problem = |field: String, net: IpNet| {
         let (whole, one) = (net.trunc(), IpNet::from(net.addr()));
-        let message = format!("{net} is read as {whole}, which has more addresses than {}", net.addr());
+        let message =
+            format!("{net} has host bits set, so it stands for all of {whole}, not for {} alone", net.addr());
         let problem = Problem::new(key.object(), Reason::Ignored, message).at(field);
         problem.fix(format!("Write {whole} for the whole network, or {one} for the one address."))
     };

@@ -155,8 +155,8 @@ impl MemoryBudget {
         if before == 0 || now.saturating_sub(before) > EPISODE {
             tracing::error!(
                 held = self.used(),
-                "the control group has nearly all the memory that it may: new clients are refused until \
-                 it has less; raise the limit of the control group, or run less in it",
+                "the memory of the control group (cgroup) is nearly at its limit: new clients are refused until \
+                 usage falls; raise the memory limit of the control group, or run less in it",
             );
         }
     }

@@ -36,7 +36,10 @@ pub enum OpenError {
     #[error("{at} is taken by {holder}")]
     Foreign { at: SocketAddr, holder: String },
     /// The machine needs it, and clients cannot be steered to a socket elsewhere.
-    #[error("port {} is reserved for the machine itself, and clients of {at} cannot be steered past it", at.port())]
+    #[error(
+        "port {} is reserved for the machine itself, and nftables cannot redirect clients of {at} to another socket",
+        at.port()
+    )]
     Reserved {
         at: SocketAddr,
         #[source]
@@ -369,7 +372,8 @@ mod tests {
         let refused = past(22).expect_err("it is the machine's");
         assert_eq!(
             refused.to_string(),
-            "port 22 is reserved for the machine itself, and clients of 127.19.83.1:22 cannot be steered past it"
+            "port 22 is reserved for the machine itself, and nftables cannot redirect clients of \
+             127.19.83.1:22 to another socket"
         );
         past(0).expect("opened");
         // What the operator names, too.

@@ -194,7 +194,7 @@ pub enum Invalid {
     Protocol,
     #[error("version 1 needs exactly two addresses and two ports, with one space between them")]
     Fields,
-    #[error("an address is not written as its family is")]
+    #[error("an address is not of the announced family")]
     Address,
     #[error("a port is not a plain number from 0 to 65535")]
     Port,
@@ -208,7 +208,7 @@ pub enum Invalid {
     TooShort,
     #[error("the announced length exceeds the limit")]
     TooLong,
-    #[error("the TLVs do not fill their room exactly")]
+    #[error("the TLVs do not fill the announced length exactly")]
     Tlv,
     #[error("the checksum does not match")]
     Checksum,

@@ -9,7 +9,7 @@ pub enum DnsError {
     #[error("the name server {server} cannot be reached: {why}")]
     Unreachable { server: SocketAddr, why: String },
     /// What came was not from who knows the key, or was not whole.
-    #[error("an answer of the name server {server} is rejected: {why}")]
+    #[error("Seaway rejects an answer of the name server {server}: {why}")]
     Unbelievable { server: SocketAddr, why: String },
     #[error(
         "the name server {server} is not authoritative for {name}: name one that is in frontDoor.acme.dns.server, \

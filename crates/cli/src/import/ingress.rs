@@ -149,7 +149,8 @@ fn close_hosts(context: &mut Context<'_>) {
         let of_host = whole_hosts.iter().find(|it| is_of(&it.0)).map(|(_, at, why)| format!("{at} {why}"));
         let of_lost = lost.iter().find(|it| gets(&it.0)).map(|(name, at)| {
             format!(
-                "requests for {name:?} come here; {at} restricts access to this name, which cannot be written"
+                "requests for {name:?} would be served here without the access restriction at {at}: \
+                 an HTTPRoute cannot match this host name"
             )
         });
         if let Some(why) = closes_all.clone().or(of_host).or(of_lost) {

@@ -44,7 +44,7 @@ const LOGGING: &str = "logs go to standard error; see `log` for their level and 
 const SWITCHES: &[(&str, &str)] = &[
     ("dry", "use seaway plan or seaway check, which serve nothing"),
     ("use-kubernetes-cluster-service", CLUSTER),
-    ("forward-services", "not needed: members are endpoints, never a cluster's own address"),
+    ("forward-services", "not needed: Seaway sends traffic to endpoints directly, never to a ClusterIP"),
     ("syslog", LOGGING),
     ("logtostderr", LOGGING),
     ("alsologtostderr", LOGGING),

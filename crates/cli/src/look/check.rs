@@ -94,7 +94,7 @@ pub(super) fn beside(settings: &Settings) -> Result<Vec<Problem>> {
         Err(error) => {
             let object = ObjectRef::new(Kind::Config, "", "manifests");
             let problem = Problem::new(object, Reason::Unreadable, format!("{error:#}")).at("manifests");
-            Ok(vec![problem.fix("Make the folder, or correct manifests.")])
+            Ok(vec![problem.fix("Create the folder, or correct `manifests:` in seaway.yaml.")])
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) async fn died(
     fn told<T>(what: &str, ended: Result<T, JoinError>) -> String {
         match ended {
             Ok(_) => format!("{what} has ended"),
-            Err(error) => format!("{what} has died ({error})"),
+            Err(error) => format!("{what} failed ({error})"),
         }
     }
     tokio::select! {

@@ -107,7 +107,7 @@ async fn the_death_of_an_engine_is_noticed_and_a_life_is_not() {
     killed.abort();
     let mut hearing = tokio::spawn(pending());
     let what = died(&mut killed, pending(), &mut hearing).await;
-    assert!(what.starts_with("the engine has died (task "), "{what}");
+    assert!(what.starts_with("the engine failed (task "), "{what}");
 }
 
 #[test]

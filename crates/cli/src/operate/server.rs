@@ -147,9 +147,10 @@ impl ControlContext {
         };
         self.handle.changes().send(change).await.map_err(|_| ended())?;
         if timeout(TO_APPLY, self.applied()).await.is_err() {
-            reply
-                .lines
-                .push(format!("the change is not in effect after {} s: see the log", TO_APPLY.as_secs()));
+            reply.lines.push(format!(
+                "the change is saved, but the data plane did not apply it within {} s: see the log",
+                TO_APPLY.as_secs()
+            ));
         }
         Ok(reply)
     }

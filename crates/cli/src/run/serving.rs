@@ -163,7 +163,7 @@ impl ServingProcess {
                 Some(tell) = self.reloads.recv() => {
                     let done = match &control {
                         Some(control) => self.reload(control, arguments).await,
-                        None => Err("another process is taking over".to_owned()),
+                        None => Err("not reloaded: another process is taking over from this one".to_owned()),
                     };
                     // Who asked may be gone.
                     let _ = tell.send(done);

@@ -182,7 +182,7 @@ fn folder_of_access_log(settings: &Settings) -> Option<Doubt> {
     let message = format!("{}: {error}", folder.display());
     Some(
         Doubt::new(Reason::Unreadable, "accessLog.to", message)
-            .fix("Make the folder, or correct accessLog.to."),
+            .fix("Create the folder, or correct accessLog.to."),
     )
 }
 

@@ -125,7 +125,9 @@ fn families(scene: &Scene) {
         scene.cluster.apply(&named.replace("selector:", &format!("ipFamilyPolicy: {policy}, selector:")));
     }
     until("what there is is taken", || given(scene, "content").len() == 1);
-    until("it is told", || problems(scene, "default", "strict").contains("no IPv6 addresses in pool four"));
+    until("it is told", || {
+        problems(scene, "default", "strict").contains("no IPv6 addresses are configured in pool four")
+    });
     assert!(given(scene, "strict").is_empty());
 }
 

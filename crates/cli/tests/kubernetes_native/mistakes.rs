@@ -146,7 +146,7 @@ fn what_cannot_be_given_is_told_where_it_was_asked_for() {
             .all(|it| problems(&scene, "late").contains(it))
     });
     assert!(
-        problems(&scene, "late").contains("pool tiny has given all its 1 IPv4"),
+        problems(&scene, "late").contains("all 1 IPv4 addresses of pool tiny are allocated"),
         "{}",
         problems(&scene, "late")
     );

@@ -158,7 +158,11 @@ impl NameOwnerTask {
                     info!(namespace = %owner.namespace, names = owner.len(), "owners of host names recorded")
                 }
                 Err(answer) => {
-                    debug!(namespace = %owner.namespace, why = answer.why(), "owners of names are not recorded");
+                    debug!(
+                        namespace = %owner.namespace,
+                        why = answer.why(),
+                        "owners of host names cannot be recorded yet; retrying"
+                    );
                     failed = true;
                     // Others may have written: it is computed anew.
                     if !matches!(answer, ApiError::Conflict(_)) {

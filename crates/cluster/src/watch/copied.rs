@@ -48,7 +48,11 @@ impl Reflector {
             Err(ApiError::NotFound) => None,
             // It is tried again with the next look.
             Err(answer) => {
-                warn!(%object, why = answer.message_with_fix(), "copy of a certificate cannot be fetched");
+                warn!(
+                    %object,
+                    why = answer.message_with_fix(),
+                    "copy of a certificate cannot be read from the API server; retrying"
+                );
                 self.misses(object);
                 return Ok(true);
             }

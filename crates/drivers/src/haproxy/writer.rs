@@ -444,7 +444,7 @@ impl Part {
             (Some(asked), _) => drop(asked.send(answer.clone())),
             // Who asked for it sees that it is not served, when it looks again.
             (None, Err(error)) => {
-                warn!(owner = %self.owner, error = &**error as &dyn std::error::Error, "HAProxy does not serve the previous configuration");
+                warn!(owner = %self.owner, error = &**error as &dyn std::error::Error, "HAProxy cannot be set back to the previous configuration of this load balancer");
             }
             (None, Ok(())) => {}
         }

@@ -251,7 +251,8 @@ fn problems(group: &NodeSecurityGroup, there: &Observed) -> Vec<(Owner, Problem)
                 owner,
                 Reason::Failed,
                 message,
-                "Check that spec.providerID names its server, or open the port by hand.",
+                "Check that spec.providerID of the Node names its server, or allow the node ports in the server's \
+                 security groups by hand.",
             );
         }
         if !several.is_empty() {

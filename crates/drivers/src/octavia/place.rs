@@ -215,8 +215,8 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
     let both = wish.options.cloud.as_ref().is_some_and(|it| it.both);
     for owner in owners(wish) {
         if let Some(lost) = &placed.lost {
-            let fix = "Connect the two by a router. Or name the subnet of the members: member-subnet-id in [LoadBalancer], or \
-                       the annotation seaway.dev/member-subnet of the Service.";
+            let fix = "Connect the subnets of the VIP and of the members by a router. Or name the subnet of the members: \
+                       member-subnet-id in [LoadBalancer], or the annotation seaway.dev/member-subnet of the Service.";
             told.push(told_to(owner, lost.clone(), fix));
         }
         if wish.options.cloud.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {

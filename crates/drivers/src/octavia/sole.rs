@@ -346,7 +346,7 @@ impl Octavia {
 
 /// What the Problem is of.
 pub fn about() -> ObjectRef {
-    ObjectRef::new(Kind::Config, "", "the only controller of this cluster in the cloud")
+    ObjectRef::new(Kind::Config, "", "check for a second controller of this cluster in the cloud")
 }
 
 fn finder(cluster: &Cluster) -> String {

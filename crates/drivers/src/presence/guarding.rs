@@ -127,8 +127,11 @@ impl State {
     fn problem_and_fix(&self) -> Option<(String, &'static str)> {
         if let Some(why) = &self.failed {
             let fix = "Give seaway the capability NET_ADMIN on a kernel with nf_tables and nft_socket (modprobe nft_socket); \
-                       or drop what comes to other ports of it before it comes here.";
-            return Some((format!("other ports of this machine answer as well: {why}"), fix));
+                       or have a firewall before this machine drop packets to the other ports of this address.";
+            return Some((
+                format!("ports of this machine that belong to no Service are reachable, too: {why}"),
+                fix,
+            ));
         }
         let why = self.translatable.as_ref()?;
         let what = "rules of kube-proxy and of hostPort on this machine may send its traffic to pods of other namespaces";
@@ -156,7 +159,9 @@ mod tests {
         );
         state.note(Err(cannot()));
         assert!(
-            state.problem_and_fix().is_some_and(|(what, _)| what.contains("other ports of this machine"))
+            state
+                .problem_and_fix()
+                .is_some_and(|(what, _)| what.contains("ports of this machine that belong"))
         );
         state.note(Ok(FirewallOutcome { translatable: None }));
         assert_eq!(state.problem_and_fix(), None);

@@ -104,9 +104,13 @@ impl<N: NodeApi, R: RouteRecordStore> RouteController<N, R> {
             self.require_lead()?;
             if failed >= FAILED || (!remove.is_empty() && self.require_fresh(began).is_err()) {
                 self.port_turn = *at;
-                let message = format!("port {} and those behind it were not written in this pass", port.id);
+                let message = format!(
+                    "port {} and the ports after it in the list were not updated in this pass",
+                    port.id
+                );
                 problems.push(
-                    Problem::new(about(), Reason::Unreachable, message).fix("The next pass begins with it."),
+                    Problem::new(about(), Reason::Unreachable, message)
+                        .fix("No action needed: the next pass begins with that port."),
                 );
                 break;
             }

@@ -200,7 +200,10 @@ async fn another_node_is_one_look_and_one_write_however_many_services_there_are(
     town.reach(&town.wish(&services, &nodes)).await;
     nodes.push(town.node(12).await);
     town.scene.fake.forget_requests();
-    assert_eq!(town.reach(&town.wish(&services, &nodes)).await, ["give Node node-12 the security group"]);
+    assert_eq!(
+        town.reach(&town.wish(&services, &nodes)).await,
+        ["attach the security group to the port of Node node-12"]
+    );
     assert_eq!(town.scene.fake.requests().len(), 2);
 }
 
@@ -320,7 +323,7 @@ async fn a_node_without_provider_id_is_found_by_its_address_and_never_by_its_nam
     assert!(told.problems[0].1.message.contains("node-14"), "{:?}", told.problems);
     // It comes up later.
     town.port(14, "late").await;
-    assert_eq!(town.reach(&wish).await, ["give Node node-14 the security group"]);
+    assert_eq!(town.reach(&wish).await, ["attach the security group to the port of Node node-14"]);
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ impl DocumentBuilder<'_> {
         let settings =
             Settings { is_http: true, rules: extra.rules, answer: Some(answer), ..Settings::default() };
         let name = self.name(&serves, &settings);
-        let about = about(&format!("{}: an answer of our own", rule.owner));
+        let about = about(&format!("{}: a response that HAProxy sends itself", rule.owner));
         self.put(serves, name.clone(), about, settings, Vec::new()).unwrap_or(name)
     }
 

@@ -81,7 +81,7 @@ pub(super) fn sweep(folder: &Path, files: &Files) {
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), %error, "a file that HAProxy no longer reads stays");
+            tracing::warn!(path = %path.display(), %error, "a file that HAProxy no longer reads cannot be removed");
         }
         _ => {}
     }

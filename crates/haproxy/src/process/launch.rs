@@ -73,8 +73,9 @@ pub(super) async fn check(paths: &Paths, document: &Document) -> Result<(), Proc
 async fn check_in(paths: &Paths, document: &Document, folder: &Path) -> Result<(), ProcessError> {
     let mut copy = document.clone();
     let name = folder.to_str().and_then(Folder::new);
-    copy.global.folder =
-        name.ok_or_else(|| ProcessError::Invalid { alerts: vec!["its folder's path is too long".into()] })?;
+    copy.global.folder = name.ok_or_else(|| ProcessError::Invalid {
+        alerts: vec!["the path of the folder for HAProxy's configuration is too long".into()],
+    })?;
     let config = folder.join("haproxy.cfg");
     files::write_all(&files(&copy, &config))?;
     files::write_all(&no_state(&copy.global.state()))?;

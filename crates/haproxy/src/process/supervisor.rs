@@ -446,6 +446,6 @@ async fn at(due: Option<Instant>) {
 pub(super) fn signal(pid: u32, signal: nix::sys::signal::Signal) {
     let Ok(pid) = i32::try_from(pid) else { return };
     if let Err(error) = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal) {
-        tracing::debug!(pid, %error, "a process of HAProxy is gone");
+        tracing::debug!(pid, %error, "a process of HAProxy has exited already");
     }
 }

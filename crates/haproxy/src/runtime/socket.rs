@@ -32,7 +32,7 @@ pub enum SocketError {
         #[source]
         source: io::Error,
     },
-    #[error("HAProxy's socket broke off")]
+    #[error("the connection to HAProxy's runtime socket broke")]
     Broken(#[source] io::Error),
     #[error("HAProxy did not answer within {0:?}")]
     Late(Duration),

@@ -186,7 +186,7 @@ fn what_a_reload_brought_that_was_given_up_does_not_stay() {
     place.add_backend(&mut refused, BACKENDS);
     fs::write(&slow, "").expect("written");
     let late = place.serve(&haproxy, &refused).expect_err("it takes too long");
-    assert!(late.contains("does not serve within 2s"), "{late}");
+    assert!(late.contains("was not ready within 2s"), "{late}");
     fs::remove_file(&slow).expect("removed");
     // As the driver does.
     let _ = place.serve(&haproxy, &good);

@@ -85,7 +85,7 @@ fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
             Some(format!("ask for more {what} (`{}`), or remove some", quota::command(what)))
         }
         Class::Forbidden => {
-            Some("the user lacks a role for it: `openstack role assignment list --names`".into())
+            Some("the user lacks a role for this request; `openstack role assignment list --names` shows the roles".into())
         }
         _ => None,
     }

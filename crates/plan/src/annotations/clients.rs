@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[BURST],
-        help: "how many requests of one client are served at once, after it was quiet; by default those of two seconds",
+        help: "burst: how many requests of one client are served at once after a pause; by default twice the limit per second",
         set: |wishes, text| {
             let burst = number(text, 1..=MOST)?;
             rate(wishes)?.burst = burst;

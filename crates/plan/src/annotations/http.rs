@@ -167,7 +167,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/reuse-connections"],
-        help: "which connections to members carry a further request: safe, strict, always or never (docs/http.md)",
+        help: "when an open connection to a member is reused for another request: safe, strict, always or never (docs/http.md)",
         set: |wishes, text| {
             wishes.http.terms.reuse = match text {
                 "safe" => ConnectionReuse::Safe,

@@ -283,7 +283,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/passive-ejection"],
-        help: "failures in a row until a member is left out for a while, or off",
+        help: "failures in a row until a member is ejected for a while, or off",
         set: |wishes, text| {
             wishes.passive = match text {
                 "off" | "false" | "none" | "0" => None,
@@ -297,7 +297,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/passive-ejection-errors"],
-        help: "answers of 5xx in a row until a member is left out for a while (HTTP), or off",
+        help: "5xx responses in a row until a member is ejected for a while (HTTP), or off",
         set: |wishes, text| {
             let errors = match text {
                 "off" | "false" | "none" | "0" => None,
@@ -318,7 +318,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/slow-start"],
-        help: "how long a member that became healthy again gets a growing share of clients, or 0",
+        help: "slow start: how long the share of a member grows after it became healthy again; 0: no slow start",
         set: |wishes, text| {
             wishes.slow_start = Some(duration(text)?).filter(|it| !it.is_zero());
             Ok(())
@@ -403,7 +403,9 @@ pub(super) const ROWS: &[Row] = &[
                 limit.wait = duration(text)?;
                 Ok(())
             }
-            None => Err(format!("a queue needs {MEMBER_CONNECTIONS}")),
+            None => Err(format!(
+                "this annotation needs {MEMBER_CONNECTIONS}, above which clients wait in a queue"
+            )),
         },
     },
     Row {

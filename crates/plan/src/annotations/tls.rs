@@ -95,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[TLS_PORTS],
-        help: "ports of this LoadBalancer where TLS ends, by number or name: 443,https; else all of TCP, but 80 if there are others",
+        help: "ports of this LoadBalancer where TLS ends, by number or name: 443,https; by default all TCP ports, without 80 if the Service has others",
         set: |wishes, text| {
             wishes.tls.ports = list(text, |it| {
                 Ok(it.parse().map_or_else(|_| TargetPort::Name(it.into()), TargetPort::Number))
@@ -149,7 +149,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[CLIENTS],
-        help: "required, or optional: a client without one is served, too",
+        help: "required, or optional: a client without a certificate is served, too",
         set: |wishes: &mut ServiceOptions, text| {
             wishes.tls.clients_optional = match text {
                 "required" => false,

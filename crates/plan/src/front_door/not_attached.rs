@@ -50,15 +50,16 @@ impl NotAttachedReason {
             }
             NotAttachedReason::WithoutHttp => "no port of the Service speaks HTTP",
             NotAttachedReason::Guarded(GuardSource::ByRoute) => {
-                "an HTTPRoute restricts access to this Service, and the path of its name would bypass the route; seaway.dev/front-door: \"true\" serves it there"
+                "an HTTPRoute restricts access to this Service, and serving it at the path of its name would bypass the \
+                 route; seaway.dev/front-door: \"true\" serves it there"
             }
             NotAttachedReason::Guarded(GuardSource::AtItsHost) => {
-                "another object of the namespace restricts access to a part of this Service's host names, and the path of its name would \
-                 bypass that; seaway.dev/front-door: \"true\" serves it there"
+                "another object of the namespace restricts access to a part of this Service's host names, and serving it at the \
+                 path of its name would bypass that; seaway.dev/front-door: \"true\" serves it there"
             }
             NotAttachedReason::UnusedRoute => {
-                "what may be an HTTPRoute that protects this Service cannot be used, and the path of its name would bypass it; \
-                 seaway.dev/front-door: \"true\" serves it there"
+                "a manifest that cannot be used may be an HTTPRoute that restricts access to this Service, and serving the \
+                 Service at the path of its name would bypass that; seaway.dev/front-door: \"true\" serves it there"
             }
             NotAttachedReason::Guarded(GuardSource::AsksForOthers) => {
                 "the Service answers seaway.dev/forward-auth of another Service, so clients do not reach it; \

@@ -217,8 +217,11 @@ impl DecisionContext<'_> {
             let families: Vec<&str> = unserved.iter().map(|family| word(*family)).collect();
             let left_out = self.why_no_host(usable);
             let (why, more) = left_out.unwrap_or_default();
-            let message = format!("no {} addresses in {}{why}", families.join(" or "), names(usable));
-            let fix = if usable.iter().all(|pool| pool.hosts) {
+            let of_hosts = usable.iter().all(|pool| pool.hosts);
+            let lacks = if of_hosts { "published by" } else { "configured in" };
+            let message =
+                format!("no {} addresses are {lacks} {}{why}", families.join(" or "), names(usable));
+            let fix = if of_hosts {
                 "Such a pool publishes the serving hosts' own addresses: give the hosts such an address, \
                  or add an AddressPool with addresses."
             } else {
@@ -245,8 +248,9 @@ impl DecisionContext<'_> {
         }
         let count = |pool: &&AddressPool, family: &Family| {
             let size = size(pool, *family);
+            let (name, family_word) = (&pool.object.name, word(*family));
             (size > 0)
-                .then(|| format!("pool {} has given all its {size} {}", pool.object.name, word(*family)))
+                .then(|| format!("all {size} {family_word} addresses of pool {name} are allocated"))
                 .map(|told| told + &self.told_of_hosts_in(pool, *family))
         };
         let told: Vec<String> = full

@@ -146,7 +146,7 @@ fn pools_are_asked_by_priority_with_zero_last_and_then_by_age() {
     assert_eq!(ledger.ask(claim("d")), "10.0.0.0");
     assert_eq!(ledger.ask(claim("e")), "PoolExhausted");
     let (_, message) = &ledger.told("e")[0];
-    assert!(message.contains("pool first has given all its 1 IPv4"), "{message}");
+    assert!(message.contains("all 1 IPv4 addresses of pool first are allocated"), "{message}");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn families_are_given_as_the_policy_asks_and_pools_have() {
     let mut ledger = settled(std::slice::from_ref(&v4));
     assert_eq!(ledger.ask(dual("a", Prefer, V6)), "10.0.0.0");
     assert_eq!(ledger.ask(dual("b", Require, V4)), "NoPool", "nothing is half granted");
-    assert!(ledger.told("b")[0].1.contains("no IPv6 addresses in pool four"));
+    assert!(ledger.told("b")[0].1.contains("no IPv6 addresses are configured in pool four"));
     assert_eq!(ledger.address(ip("10.0.0.1")), None);
 
     let mut ledger = settled(&[v6]);

@@ -142,7 +142,7 @@ impl Request {
         self.expects_continue = false;
         for field in self.fields.iter().filter(|field| field.known == KnownHeader::Expect) {
             if !field.value.of(head).eq_ignore_ascii_case(b"100-continue") {
-                return Err(HeadError::new(417, "an unknown expectation"));
+                return Err(HeadError::new(417, "an Expect header other than 100-continue"));
             }
             self.expects_continue = self.version == Version::Http11 && self.body != BodyFraming::None;
         }

@@ -103,9 +103,7 @@ fn times(context: &mut Context<'_>) {
     longest("halfClosed", &["client-fin", "server-fin"]);
     for line in context.sections.iter().flat_map(|it| it.with("timeout")) {
         match line.word(1) {
-            "tarpit" => {
-                context.report.no_effect(&line.place, "Seaway holds no requests back to slow clients down")
-            }
+            "tarpit" => context.report.no_effect(&line.place, "Seaway has no tarpit: it delays no requests"),
             "queue" | "connect" | "client" | "server" | "http-request" | "http-keep-alive" | "tunnel"
             | "client-fin" | "server-fin" | "check" => {}
             _ => context.report.left_out(&line.place, "Seaway has no counterpart to this timeout"),

@@ -126,7 +126,7 @@ fn of_nginx(
         }
         "session-cookie-name" => drop(options.service.insert("sticky-cookie", value.to_owned())),
         "session-cookie-samesite" if value.eq_ignore_ascii_case("lax") => report.no_effect(place, "Seaway's cookie has SameSite=Lax"),
-        "session-cookie-samesite" => report.left_out(place, "Seaway's cookie has SameSite=Lax: clients in frames of other sites are not kept at one member, and others may send it from other sites"),
+        "session-cookie-samesite" => report.left_out(place, "Seaway's cookie has SameSite=Lax: browsers do not send it from frames of other sites (None would), and send it when a link of another site is followed (Strict would not)"),
         "session-cookie-conditional-samesite-none" => report.left_out(place, "Seaway's cookie has SameSite=Lax for all clients"),
         "session-cookie-max-age" | "session-cookie-expires" => report.left_out(place, "Seaway's cookie ends with the browser's session, and a client may get another member then"),
         "session-cookie-domain" => report.left_out(place, "Seaway's cookie is for the host of the request alone"),
@@ -148,7 +148,7 @@ fn of_nginx(
         "upstream-hash-by" if matches!(value, "$remote_addr" | "$binary_remote_addr") => {
             options.service.insert("balance", "source-hash".to_owned());
         }
-        "upstream-hash-by" => report.left_out(place, "Seaway hashes the client's address alone: seaway.dev/balance: source-hash"),
+        "upstream-hash-by" => report.left_out(place, "Seaway can hash only the client's address; to use that, set seaway.dev/balance: source-hash"),
         "permanent-redirect" | "temporal-redirect" => {
             let usual = if name == "permanent-redirect" { 301 } else { 302 };
             match redirect(value, usual) {
@@ -170,7 +170,7 @@ fn of_nginx(
                 match host(name) {
                     Some(host) => options.aliases.push(host),
                     None => {
-                        report.left_out(place, "host names are shop.example and *.shop.example");
+                        report.left_out(place, "Seaway does not support this form of a host name: write one such as shop.example or *.shop.example");
                         options.lost.push(name.to_owned());
                     }
                 }

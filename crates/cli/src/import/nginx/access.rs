@@ -72,7 +72,8 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
     if let (Some(it), false) = (scopes.one("set_real_ip_from"), access.sources.is_empty())
         && believed(scopes).is_none_or(|it| it != trusted)
     {
-        let why = "which proxies are believed, and in which header, is not the same in Seaway: networks cannot be compared";
+        let why = "Seaway would take the client address from other proxies or another header than nginx, so the networks of \
+                   allow and deny would match other clients";
         report.closed(&it.place, why);
         access.closed.get_or_insert_with(|| why.to_owned());
     }

@@ -49,7 +49,7 @@ pub(super) fn believe(servers: &[Server<'_>], context: &mut Context) {
             Some(_) => context.report.translated(&it.place),
             None => context.report.left_out(
                 &it.place,
-                "the front door believes X-Forwarded-For alone (nginx reads X-Real-IP without real_ip_header), and the same proxies for all servers: it believes none",
+                "the front door trusts X-Forwarded-For alone (nginx reads X-Real-IP without real_ip_header), and the same proxies for all servers: it trusts none",
             ),
         }
     }
@@ -76,7 +76,8 @@ pub(super) fn lost_names(ready: &mut [RoutedServer<'_, '_>], context: &mut Conte
         let gets = |name: &str| it.is_default || it.server.names.hosts.iter().any(|it| it.covers(name));
         let Some((from, name)) = lost.iter().find(|(from, name)| from != own && gets(name)) else { continue };
         let why = format!(
-            "requests for {name:?} come here; the server at {from} restricts access to this name, which cannot be written"
+            "requests for {name:?} would be served here without the access restriction of the server at {from}: \
+             an HTTPRoute cannot match this host name"
         );
         context.report.closed(own, &why);
         it.closed.get_or_insert_with(|| why.clone());

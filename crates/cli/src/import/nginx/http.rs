@@ -86,9 +86,10 @@ fn settings(block: &[Directive], context: &mut Context) {
                 match (context.proxy.timeouts.get(key), time) {
                     (None, Some(time)) => drop(context.proxy.timeouts.insert(key, time)),
                     (Some(known), Some(time)) if *known == time => {}
-                    _ => context
-                        .report
-                        .differs(&it.place, "Seaway has one such time for all, the first that is written"),
+                    _ => context.report.differs(
+                        &it.place,
+                        "Seaway has one value of this timeout for all servers: the first in the file is used",
+                    ),
                 }
             }
             "ssl_protocols" => {
@@ -314,7 +315,10 @@ fn certificates(ready: &mut [RoutedServer<'_, '_>], context: &mut Context) {
             if [cert, key].iter().any(|it| {
                 it.arg(0).contains('$') || it.arg(0).starts_with("data:") || it.arg(0).starts_with("engine:")
             }) {
-                context.report.left_out(&cert.place, "a certificate is a file");
+                context.report.left_out(
+                    &cert.place,
+                    "certificate and key must be file names, without variables, data: or engine:",
+                );
                 continue;
             }
             found = found.saturating_add(1);

@@ -97,7 +97,10 @@ fn collect<'d>(
             _ => Kind::Prefix,
         };
         if matches!(kind, Kind::Exact | Kind::Priority | Kind::Prefix) && !path.starts_with('/') {
-            context.report.no_effect(&it.place, "no request has a path that begins so");
+            context.report.no_effect(
+                &it.place,
+                "the path of a location must begin with /: no request matches this one",
+            );
             cover(inner, context);
             continue;
         }
@@ -408,7 +411,11 @@ fn content(
     }
     match block.iter().find(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
         Some(it) if fallback_of(block, all).is_none() && block.iter().any(|it| it.name == "try_files") => {
-            closed(it, "try_files forwards only paths of files that are there", context)
+            closed(
+                it,
+                "try_files here forwards only requests whose file exists, and Seaway cannot check that",
+                context,
+            )
         }
         Some(it) if fallback_of(block, all).is_none() => forwarded(it, location, prefix, server, context),
         _ => content,

@@ -13,7 +13,8 @@ use super::{
 };
 
 const NESTED: &str = "a nested location applies only within its parent: write it at the level of the server, with its full path";
-const MIXED: &str = "whether an expression or ^~ comes first for its requests cannot be said in an HTTPRoute";
+const MIXED: &str =
+    "an HTTPRoute cannot express the order between regular-expression locations and ^~ locations here";
 
 /// Locations without those that get no request. Of what an HTTPRoute cannot say, the locations around are closed.
 pub(super) fn settled<'d>(mut all: Vec<Location<'d>>, context: &mut Context) -> Vec<Location<'d>> {

@@ -143,7 +143,9 @@ fn rewrite(uri: &str, location: &Location<'_>) -> Result<Option<Rewrite>, String
             let by = uri.trim_end_matches('/');
             Ok(Some(Rewrite::Prefix(if by.is_empty() { "/".to_owned() } else { by.to_owned() })))
         }
-        Kind::Regex | Kind::Named => Err("nginx does not allow a path here either".to_owned()),
+        Kind::Regex | Kind::Named => Err("proxy_pass may not have a path in a named or regular-expression \
+                                          location (nginx refuses that, too)"
+            .to_owned()),
     }
 }
 

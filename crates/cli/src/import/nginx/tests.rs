@@ -362,7 +362,7 @@ fn nothing_is_open_that_nginx_closes() {
             format!(
                 "server {{ listen 80 default_server; location / {{ {TO} }} }} server {{ listen 80; server_name ~^admin\\..*$; deny all; location / {{ {TO} }} }}"
             ),
-            "come here; the server at",
+            "without the access restriction of the server at",
             "seaway.dev/host:",
         ),
     ] {

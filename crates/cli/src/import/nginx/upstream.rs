@@ -99,7 +99,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
             }
             ("hash", _) => report.left_out(
                 &it.place,
-                "Seaway hashes the client's address alone: seaway.dev/balance: source-hash",
+                "Seaway can hash only the client's address; to use that, set seaway.dev/balance: source-hash",
             ),
             ("sticky", "cookie") => drop(upstream.annotations.insert("sticky-cookie", it.arg(1).to_owned())),
             ("sticky", _) => report

@@ -123,7 +123,9 @@ impl Candidate {
 
     /// The one before rests, and has this process work in its place.
     async fn go_on(self, mut taken: Takeover) -> Result<()> {
-        let Some(lock) = taken.lock() else { bail!("the running process passes no lock") };
+        let Some(lock) = taken.lock() else {
+            bail!("the running process did not pass the lock of the handover folder")
+        };
         self.folder.receive(lock);
         let (host, listening) = (self.host.clone(), taken.listening().count());
         info!(listeners = listening, "handover: the running process passes its sockets to this one");
@@ -150,7 +152,7 @@ impl Candidate {
             let serving = timeout(SERVES, phase.wait_for(|it| *it == Phase::Serving)).await;
             ensure!(
                 serving.is_ok_and(|it| it.is_ok()),
-                "this process does not serve all of it within {SERVES:?}"
+                "this process did not serve all load balancers of the running process within {SERVES:?}"
             );
             let _ = timeout(FOLLOWS, self.follow_announcer()).await;
             Ok(())

@@ -83,11 +83,11 @@ impl fmt::Display for Step {
             },
             Step::Open(rule, _) => write!(f, "allow {rule} to Nodes"),
             Step::Close(_, rule) => write!(f, "stop allowing {rule} to Nodes"),
-            Step::Attach(_, node) => write!(f, "give Node {node} the security group"),
-            Step::Detach(port) => write!(f, "take the security group from port {port}"),
+            Step::Attach(_, node) => write!(f, "attach the security group to the port of Node {node}"),
+            Step::Detach(port) => write!(f, "detach the security group from port {port}"),
             Step::Remove(id) => write!(f, "delete security group {id}"),
             Step::Release(port, from) => {
-                write!(f, "take {} groups of the other controller from port {port}", from.len())
+                write!(f, "detach {} security groups of the other controller from port {port}", from.len())
             }
             Step::RemoveTheirs(id) => write!(f, "delete security group {id} of the other controller"),
         }

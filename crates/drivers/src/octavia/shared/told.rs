@@ -56,7 +56,11 @@ pub(in crate::octavia) fn unwelcome(
     let asked = outside.requested.filter(|ip| is_followed && !addresses.contains(ip))?;
     let message =
         format!("load balancer {} belongs to another Service, and {asked} is not its address", it.id);
-    problem(Reason::AddressTaken, message, "Remove the address, or the name of the load balancer.")
+    problem(
+        Reason::AddressTaken,
+        message,
+        "Remove the requested address, or the annotation that names the load balancer.",
+    )
 }
 
 /// What a Service is told of those it shares with. Nothing of theirs is changed.

@@ -16,7 +16,7 @@ fn conflicts(ledger: &Ledger, name: &str) -> Vec<String> {
 fn without_any_pool_the_hosts_own_addresses_are_given() {
     let mut ledger = settled(&[]);
     assert_eq!(ledger.ask(claim("a")), "NoPool");
-    assert!(ledger.told("a")[0].1.contains("no IPv4 addresses in pool hosts"));
+    assert!(ledger.told("a")[0].1.contains("no IPv4 addresses are published by pool hosts"));
     ledger.put_host(&report("two", &["192.0.2.2", "2001:db8::2"]));
     ledger.put_host(&report("one", &["192.0.2.1"]));
     assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.2"]);
