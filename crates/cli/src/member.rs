@@ -56,11 +56,11 @@ use tracing::{info, warn};
 pub(crate) use self::in_cluster::in_cluster;
 use self::{
     handover::{Folder, Retired, Retiring, Successor},
-    hear::{Hearing, Me},
+    hear::{ChangeForwarder, OwnHost},
     in_cluster::access,
     nodes::NodeParts,
     recall::{Memory, Recall},
-    report::{count, say, want},
+    report::{count, follow_secret_interest, say},
 };
 use crate::{
     announcing::AnnouncerTasks,
@@ -289,7 +289,7 @@ impl Member {
         parts.extend(memory.part());
         let snapshot = memory.keeper();
         let mut reports = None;
-        let me = match &host {
+        let own_host = match &host {
             Some(host) => {
                 let page = serve::page(&arguments.pod, &bound);
                 let running = ProgramInfo { version: version::LONG.into(), page };
@@ -303,7 +303,7 @@ impl Member {
                 watchdog::spawn("the writer of this host's status", &mut parts, says);
                 let minds = serve::mind(host.name.clone(), campaign.rival(), changes.clone());
                 watchdog::spawn("the check for another process with this host's name", &mut parts, minds);
-                Some(Me::new(host.name.clone(), its, drains))
+                Some(OwnHost::new(host.name.clone(), its, drains))
             }
             None => {
                 other_signs::start(conf.is_some(), &cluster, &changes, &mut parts).await;
@@ -347,14 +347,14 @@ impl Member {
         // It ends by itself once all pages are shown.
         tokio::spawn(pages::tell(bound.closed_listeners(), owns.subscribe(), changes.clone()));
         let reported = ReportedProblems::new(problems);
-        let hearing = Hearing { changes: changes.clone(), me, memory, reported }.run(heard);
+        let hearing = ChangeForwarder { changes: changes.clone(), own_host, memory, reported }.run(heard);
         let hearing = watchdog::spawn("the forwarder of watch events", &mut parts, hearing);
         let pems = match &host {
             Some(_) => Some(serve::certificates(&settings, &tell).await?),
             None => None,
         };
         drop(tell);
-        let wants = want(watch.secret_interest(), handle.clone());
+        let wants = follow_secret_interest(watch.secret_interest(), handle.clone());
         watchdog::spawn("the list of certificates to read", &mut parts, wants);
         let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
         let clock = watchdog::spawn("the timer", &mut parts, send_time(changes.clone(), period));

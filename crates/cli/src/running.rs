@@ -103,7 +103,7 @@ pub(crate) fn standings(view: &View, key: &ServiceKey) -> MemberStatuses {
         for pool in service.pools.iter().filter(|it| is_its || it.id.starts_with(&at_door)) {
             for member in &pool.members {
                 if let Ok(at) = member.address.parse() {
-                    all.insert((PoolId(pool.id.as_str().into()), at), stands(member));
+                    all.insert((PoolId(pool.id.as_str().into()), at), member_state_text(member));
                 }
             }
         }
@@ -111,7 +111,7 @@ pub(crate) fn standings(view: &View, key: &ServiceKey) -> MemberStatuses {
     all
 }
 
-fn stands(member: &MemberView) -> String {
+fn member_state_text(member: &MemberView) -> String {
     let state = match member.state {
         MemberState::Unchecked => "in use, not checked",
         state => state.as_str(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::api::ListParams;
-use seaway_engine::{Asked, Owners};
+use seaway_engine::{Owners, OwnersFuture};
 use seaway_model::{Fact, Kind, Owner, fact::Service};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 const PAGE: u32 = 500;
 
 impl Owners for Cluster {
-    fn service<'a>(&'a self, owner: &'a Owner) -> Asked<'a, Option<Arc<Service>>> {
+    fn service<'a>(&'a self, owner: &'a Owner) -> OwnersFuture<'a, Option<Arc<Service>>> {
         Box::pin(async move {
             let Owner::Object { object, uid } = owner else { return Ok(None) };
             match self.get(services(), &object.namespace, &object.name).await {
@@ -29,7 +29,7 @@ impl Owners for Cluster {
         })
     }
 
-    fn services(&self) -> Asked<'_, Vec<Arc<Service>>> {
+    fn services(&self) -> OwnersFuture<'_, Vec<Arc<Service>>> {
         Box::pin(async move {
             let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
             let mut all = Vec::new();

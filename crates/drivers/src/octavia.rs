@@ -14,10 +14,10 @@ mod adopted;
 mod affinity;
 mod asked;
 mod audit;
-mod away;
 mod background;
 pub mod belongings;
 mod born;
+mod busy_load_balancers;
 mod by_default;
 mod calls;
 mod cascade;
@@ -25,7 +25,6 @@ mod checks;
 mod clients;
 pub mod conf;
 mod copies;
-mod crowded;
 mod drift;
 mod exclusive;
 mod find;
@@ -38,12 +37,12 @@ pub mod group_release;
 pub mod groups;
 mod headers;
 mod join;
-mod known;
+mod last_observation;
+mod list_request_lock;
 mod local;
 mod look;
 mod lost_vip;
 mod member_tls;
-mod mend;
 mod moment;
 mod monitors;
 mod named;
@@ -57,31 +56,32 @@ mod pending;
 mod place;
 mod placement;
 mod poll;
+pub mod pool_replacement;
 mod preview;
 mod probes;
 mod queued;
+mod quota;
 mod read;
 mod refusals;
 mod removals;
+mod repair;
 pub mod retag;
-mod room;
 mod seats;
+mod service_backoffs;
 pub mod shared;
 mod shares;
 pub mod sole;
-pub mod spare;
 pub mod steps;
+mod subnet_reachability;
 pub mod subnets;
 mod survey;
 mod tags;
 mod timeouts;
 mod tls;
 mod told;
-mod turns;
 mod unheeded;
 mod vip;
 pub mod wanted;
-mod ways;
 mod words;
 mod write;
 
@@ -100,32 +100,32 @@ pub use self::{
     audit::Audited,
     background::{Audits, Heartbeats},
     join::{Join, Joining},
-    mend::Mend,
     names::Cluster,
     placement::InCloud,
+    repair::RepairAction,
     seats::terms_of,
     steps::{Observed, Step},
     told::{Note, Tell},
     unheeded::unheeded,
 };
 use self::{
-    away::{Asker, Away},
-    crowded::Crowded,
+    busy_load_balancers::BusyLoadBalancers,
     floating::External,
     join::Joined,
-    known::Known,
-    mend::Past,
+    last_observation::LastObservation,
     owners::first_owner,
     pairs::Part,
     partial::with_its_floating,
     poll::SOON,
     preview::is_paused,
-    queued::{Queued, Queues},
+    queued::{PendingCalls, Queued},
+    quota::Quotas,
     refusals::Refusals,
-    room::Quotas,
+    repair::LoadBalancerHistory,
+    service_backoffs::{Requester, ServiceBackoffs},
     shared::{Closed, marks},
     steps::steps,
-    survey::{Kept, Used},
+    survey::{ObjectCounts, SurveyCache},
 };
 
 /// How its places say that they are ours: `Place::Cloud { driver, .. }`.
@@ -151,17 +151,17 @@ pub struct Octavia {
     heartbeats: Option<Heartbeats>,
     /// Makes load balancers that nobody chose another for.
     provider: Name,
-    known: Mutex<HashMap<Unit, Known>>,
-    away: Away,
+    known: Mutex<HashMap<Unit, LastObservation>>,
+    backoffs: ServiceBackoffs,
     refusals: Refusals,
-    groups: Mutex<HashMap<Unit, groups::Known>>,
+    groups: Mutex<HashMap<Unit, groups::LastGroupObservation>>,
     /// Held while it is changed who is on a load balancer; when a guest came to one of those last.
     sharing: [tokio::sync::Mutex<Option<Instant>>; STRIPES],
     closed: Closed,
-    crowded: Crowded,
-    past: Mutex<HashMap<Unit, Past>>,
-    queues: Queues,
-    surveyed: Kept,
+    busy_load_balancers: BusyLoadBalancers,
+    past: Mutex<HashMap<Unit, LoadBalancerHistory>>,
+    queues: PendingCalls,
+    surveyed: SurveyCache,
     quotas: Quotas,
     external: External,
     tell: Option<Tell>,
@@ -181,15 +181,15 @@ impl Octavia {
             heartbeats: None,
             provider,
             known: Mutex::default(),
-            away: Away::default(),
+            backoffs: ServiceBackoffs::default(),
             refusals: Refusals::default(),
             groups: Mutex::default(),
             sharing: Default::default(),
             closed: Closed::default(),
-            crowded: Crowded::default(),
+            busy_load_balancers: BusyLoadBalancers::default(),
             past: Mutex::default(),
-            queues: Queues::default(),
-            surveyed: Kept::default(),
+            queues: PendingCalls::default(),
+            surveyed: SurveyCache::default(),
             quotas: Quotas::default(),
             external: External::default(),
             tell: None,
@@ -202,15 +202,15 @@ impl Octavia {
         Octavia { clock, ..self }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Unit, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Unit, LastObservation>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn groups(&self) -> MutexGuard<'_, HashMap<Unit, groups::Known>> {
+    fn groups(&self) -> MutexGuard<'_, HashMap<Unit, groups::LastGroupObservation>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn past<T>(&self, unit: &Unit, act: impl FnOnce(&mut Past) -> T) -> T {
+    fn past<T>(&self, unit: &Unit, act: impl FnOnce(&mut LoadBalancerHistory) -> T) -> T {
         let mut all = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         act(all.entry(unit.clone()).or_default())
     }
@@ -289,7 +289,7 @@ impl Driver for Octavia {
             return Err(Failure::retry(format!("{unit} is not a load balancer")));
         };
         self.held_back(context)?;
-        let asker = Asker::of(unit);
+        let asker = Requester::of(unit);
         let joined = self.joined(&asker).await?;
         self.begin_preview(unit, desired);
         let observed = Box::pin(self.look(joined, unit, key, desired)).await?;
@@ -325,7 +325,7 @@ impl Driver for Octavia {
             return Err(observed.waits(step, self.soon(observed)));
         }
         self.held_back(context)?;
-        let asker = Asker::of(unit);
+        let asker = Requester::of(unit);
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
         if step.locks() {
@@ -350,7 +350,7 @@ impl Driver for Octavia {
             Box::pin(self.look_for_vip(joined, unit, (step, observed), error)).await;
         }
         if let (Ok(()), Step::Create(new)) = (&done, step) {
-            self.surveyed.made(joined.cloud.clock().now(), Used::by(new));
+            self.surveyed.made(joined.cloud.clock().now(), ObjectCounts::by(new));
         }
         if step.service() == Service::KeyManager {
             joined.stored.forget();
@@ -377,11 +377,11 @@ impl Driver for Octavia {
                 self.note_written(unit, step, removed.as_ref());
                 self.note_added(unit, step, observed, &members);
                 self.note_removed(unit, removed);
-                self.away.is_back(step.service());
+                self.backoffs.is_back(step.service());
                 self.refusals.passed(unit);
                 let mut known = self.known();
                 let read = known.get(unit).map_or(since, |it| it.read);
-                let now = Known { observed: observed.clone(), since, until, read, writing: false };
+                let now = LastObservation { observed: observed.clone(), since, until, read, writing: false };
                 known.insert(unit.clone(), now);
                 drop(known);
                 self.tell_groups(unit, step, observed);
@@ -428,7 +428,7 @@ impl Driver for Octavia {
 impl Octavia {
     fn report(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
         let mut told = Report { problems: pairs::told(unit, desired, observed), ..Report::default() };
-        self.away.is_well(&Asker::of(unit));
+        self.backoffs.is_well(&Requester::of(unit));
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), false) =
             (unit, desired, observed.needless)
         else {
@@ -437,7 +437,7 @@ impl Octavia {
             told.again = (!is_gone).then(|| self.soon(observed)).or(observed.unrequested.then_some(AUDIT));
             if is_gone && !observed.needless {
                 self.refusals.gone(unit);
-                self.crowded.gone(unit);
+                self.busy_load_balancers.gone(unit);
                 self.known().remove(unit);
                 if let Some(joined) = self.joined.get() {
                     self.surveyed.went(unit, joined.cloud.clock().now());
@@ -481,8 +481,8 @@ impl Octavia {
                 }
             }
             Provisioning::Error => {
-                told.again = Some(match observed.mend {
-                    Some(Mend::Later(left)) => left,
+                told.again = Some(match observed.repair {
+                    Some(RepairAction::Later(left)) => left,
                     _ => AUDIT,
                 });
             }

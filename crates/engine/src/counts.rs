@@ -38,11 +38,11 @@ pub struct DriverCounts {
 #[derive(Default)]
 pub struct Counts {
     marked: AtomicU64,
-    lanes: Vec<Mutex<Lane>>,
+    lanes: Vec<Mutex<QueueCounts>>,
 }
 
 #[derive(Default)]
-struct Lane {
+struct QueueCounts {
     /// Without what is measured when it is asked for.
     sums: DriverCounts,
     /// When each that waits began to: in the order of its queue.
@@ -53,7 +53,7 @@ impl Counts {
     pub(crate) fn of(drivers: &[Arc<dyn DynDriver>]) -> Arc<Counts> {
         let lane = |it: &Arc<dyn DynDriver>| {
             let sums = DriverCounts { driver: label(it.name()), ..DriverCounts::default() };
-            Mutex::new(Lane { sums, ..Lane::default() })
+            Mutex::new(QueueCounts { sums, ..QueueCounts::default() })
         };
         Arc::new(Counts { marked: AtomicU64::new(0), lanes: drivers.iter().map(lane).collect() })
     }
@@ -73,7 +73,7 @@ impl Counts {
     }
 
     /// Nothing, of Units that no driver serves.
-    fn lane(&self, at: usize) -> Option<MutexGuard<'_, Lane>> {
+    fn lane(&self, at: usize) -> Option<MutexGuard<'_, QueueCounts>> {
         Some(self.lanes.get(at)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-impl Lane {
+impl QueueCounts {
     fn counts(&self) -> DriverCounts {
         DriverCounts {
             waiting: self.since.len(),

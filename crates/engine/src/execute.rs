@@ -29,7 +29,7 @@ pub(crate) enum Worked {
     /// What was told before still holds.
     Patched,
     /// There is no short way to it: the whole has to be looked at.
-    NotSo,
+    PatchImpossible,
     Concluded(Outcome, Option<Name>, Option<ReplacedLoadBalancer>),
     /// Nothing was written: its Service is not adopted. These are the steps that would be taken.
     Previewed {
@@ -91,7 +91,7 @@ impl<D: Driver + 'static> DynDriver for D {
                 Job::Whole(desired) => whole(self, unit, &desired, gate).await,
                 Job::Patch(patches) => match patch(self, unit, &patches, &gate.context).await {
                     Ok(true) => Ok(Worked::Patched),
-                    Ok(false) => Ok(Worked::NotSo),
+                    Ok(false) => Ok(Worked::PatchImpossible),
                     Err(failure) => Err(failure),
                 },
             }

@@ -37,7 +37,9 @@ pub use gate::{Fence, Gate};
 pub use handle::{Handle, Phase};
 pub use problem_log::ProblemLog;
 pub use queue::backoff;
-pub use removal::{Asked, Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, Removal, deletion_limit};
+pub use removal::{
+    Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, OwnersFuture, Removal, deletion_limit,
+};
 pub use run::{Engine, Settings};
 pub use unwritten::unwritten;
 pub use work::{Attempt, dry_run, work_once};

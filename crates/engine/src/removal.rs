@@ -7,15 +7,15 @@ use seaway_model::{L4, ListenerId, Name, ObjectRef, Owner, fact::Service};
 use crate::effect::Effects;
 
 /// An answer, or why there is none.
-pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+pub type OwnersFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
 /// Who keeps the owners, and can be asked for them: an API server. What is there and cannot be read is an error, too.
 pub trait Owners: Send + Sync + 'static {
     /// The Service that an owner is. `None`: it is not there, or another is there under its name.
-    fn service<'a>(&'a self, owner: &'a Owner) -> Asked<'a, Option<Arc<Service>>>;
+    fn service<'a>(&'a self, owner: &'a Owner) -> OwnersFuture<'a, Option<Arc<Service>>>;
 
     /// All Services.
-    fn services(&self) -> Asked<'_, Vec<Arc<Service>>>;
+    fn services(&self) -> OwnersFuture<'_, Vec<Arc<Service>>>;
 }
 
 /// Whether one more deletion that no Service's deletion asked for is within the limit of this hour.
@@ -28,10 +28,15 @@ pub enum Counted {
 /// Who counts such deletions, over restarts and leaders. One that goes on is counted once.
 pub trait DeletionLimit: Send + Sync + 'static {
     /// `what` goes, of this object; `balancers` are there now.
-    fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted>;
+    fn count<'a>(
+        &'a self,
+        what: &'a str,
+        object: &'a ObjectRef,
+        balancers: usize,
+    ) -> OwnersFuture<'a, Counted>;
 
     /// Whether an operator approved deletions of this object.
-    fn approved<'a>(&'a self, _object: &'a ObjectRef) -> Asked<'a, bool> {
+    fn approved<'a>(&'a self, _object: &'a ObjectRef) -> OwnersFuture<'a, bool> {
         Box::pin(std::future::ready(Ok(false)))
     }
 }
@@ -48,10 +53,10 @@ pub enum Doubt {
 /// Who keeps which heartbeats this cluster has sent into a cloud: where it is copied, the copy knows those until then.
 pub trait HeartbeatRecord: Send + Sync + 'static {
     /// The last ones.
-    fn heartbeats(&self) -> Asked<'_, Vec<String>>;
+    fn heartbeats(&self) -> OwnersFuture<'_, Vec<String>>;
 
     /// Before the last of them is sent.
-    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()>;
+    fn record(&self, heartbeats: Vec<String>) -> OwnersFuture<'_, ()>;
 }
 
 /// Something that served, which steps delete and put nothing in the place of: counted, unless its Service's change asked for it.

@@ -357,7 +357,7 @@ impl Engine {
         }
         match finished {
             Some(Worked::Patched) => self.queue.renewed(&unit),
-            Some(Worked::NotSo) => {
+            Some(Worked::PatchImpossible) => {
                 self.queue.mark(&WorkItem::Unit(unit.clone()));
                 self.queue.done(&unit, None, false);
             }

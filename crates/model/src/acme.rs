@@ -90,7 +90,7 @@ impl DnsUpdates {
         self.zones.iter().filter(is_within).max_by_key(|it| it.len())
     }
 
-    pub fn may_change(&self, name: &str) -> bool {
+    pub fn may_update_name(&self, name: &str) -> bool {
         self.zones.is_empty() || self.zone_of(name).is_some()
     }
 }
@@ -161,8 +161,8 @@ mod tests {
         ] {
             let name = record_name(host);
             assert_eq!(updates.zone_of(&name).map(Name::as_str), zone, "{name}");
-            assert_eq!(updates.may_change(&name), zone.is_some(), "{name}");
+            assert_eq!(updates.may_update_name(&name), zone.is_some(), "{name}");
         }
-        assert!(DnsUpdates { zones: Vec::new(), ..updates }.may_change("_acme-challenge.any.example"));
+        assert!(DnsUpdates { zones: Vec::new(), ..updates }.may_update_name("_acme-challenge.any.example"));
     }
 }

@@ -150,7 +150,7 @@ impl ObjectRef {
     }
 
     /// What Problems with copies of certificates for hosts are reported of.
-    pub fn certificate_copies() -> ObjectRef {
+    pub fn certificate_copies_config() -> ObjectRef {
         ObjectRef::new(Kind::Config, "", "certificateCopies")
     }
 

@@ -1,6 +1,6 @@
 //! Names and passwords that a Service asks of clients (`seaway.dev/basic-auth`), wherever HTTP leads to it.
 //!
-//! Where it cannot be asked, nothing listens: [`is_closed`]. Without users no request is served.
+//! Where it cannot be asked, nothing listens: [`cannot_require_password`]. Without users no request is served.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ fn of_lines(secret: &ObjectRef, why: InvalidPasswordLine, lines: &[usize]) -> Pr
 }
 
 /// Whether a password was to be asked for at this port, and cannot.
-pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
+pub(crate) fn cannot_require_password(demand: &Demand, wanted: &DemandPort) -> bool {
     demand.wishes.http.basic_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn listener_problems(demand: &Demand, certificates: &Certificates) ->
 /// What is told of ports and clouds where it cannot.
 fn unprotected(demand: &Demand) -> Option<Problem> {
     demand.wishes.http.basic_auth.as_ref()?;
-    let closed = demand.ports.iter().filter(|it| is_closed(demand, it));
+    let closed = demand.ports.iter().filter(|it| cannot_require_password(demand, it));
     let closed: Vec<String> = closed.map(|it| it.id().to_string()).collect();
     let (message, fix) = if demand.cloud.is_some() {
         (

@@ -22,7 +22,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Cer
         && (demand.wishes.closed
             || demand.sources() == nobody()
             || is_uncertified(demand, wanted, certificates)
-            || basic_auth::is_closed(demand, wanted)
+            || basic_auth::cannot_require_password(demand, wanted)
             || forward_auth::is_closed(demand, wanted)
             || is_open_to_others(demand, wanted)
             || is_unlimited(demand, wanted)

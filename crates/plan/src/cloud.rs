@@ -47,7 +47,9 @@ impl Demand {
         match self.wishes.cloud.monitor {
             Some(false) => None,
             _ if asked => self.wishes.health.clone(),
-            monitor => monitor.unwrap_or(usual.monitor || self.asks_by()).then(|| self.terms(usual)),
+            monitor => {
+                monitor.unwrap_or(usual.monitor || self.requests_health_monitor()).then(|| self.terms(usual))
+            }
         }
     }
 
@@ -64,7 +66,7 @@ impl Demand {
     }
 
     /// Who says how members are probed wants them probed.
-    fn asks_by(&self) -> bool {
+    fn requests_health_monitor(&self) -> bool {
         let CloudHealthMonitor { kind, path, codes, .. } = &self.wishes.cloud.probe;
         let is_any = kind.is_some() || path.is_some() || codes.is_some();
         is_any || self.ports.iter().any(|it| self.wishes.cloud.probe_at.of(&it.port).is_some())

@@ -467,7 +467,7 @@ impl FrontDoor {
     }
 
     /// Whether it is to be open.
-    pub(crate) fn opens(&self, settings: &Settings) -> bool {
+    pub(crate) fn is_to_open(&self, settings: &Settings) -> bool {
         match settings.opens {
             OpenPolicy::Never => false,
             OpenPolicy::Always => true,

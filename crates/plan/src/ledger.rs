@@ -158,7 +158,7 @@ impl Ledger {
         let (configured, others): (Vec<ClaimOrder>, Vec<ClaimOrder>) =
             self.ages().into_iter().partition(|age| matches!(age.owner, Owner::Config(_)));
         for age in &configured {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         let had = |age: &ClaimOrder| {
             self.remembered.contains_key(&age.owner)
@@ -167,11 +167,11 @@ impl Ledger {
         };
         let (returning, new): (Vec<ClaimOrder>, Vec<ClaimOrder>) = others.into_iter().partition(had);
         for age in &returning {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         let denied = self.holdings.deny_nobody();
         for age in configured.iter().chain(&returning).filter(|age| denied.contains(&age.owner)) {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         self.settling = false;
         self.answered.clear();
@@ -183,7 +183,7 @@ impl Ledger {
             self.holdings.forget_absent(*ip);
         }
         for age in &new {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         self.hear_waiting(None, &mut touched);
         touched.addresses = self.holdings.addresses().collect();
@@ -221,7 +221,7 @@ impl Ledger {
             }
         }
         if self.settled {
-            loosened |= self.hear(&owner, &mut touched);
+            loosened |= self.decide_again(&owner, &mut touched);
             match loosened {
                 true => self.hear_waiting(None, &mut touched),
                 false => self.name_holders(&mut touched),
@@ -360,14 +360,14 @@ impl Ledger {
         let (first, others): (Vec<ClaimOrder>, Vec<ClaimOrder>) =
             self.ages().into_iter().partition(|age| self.is_at_hosts(&age.owner));
         for age in first.into_iter().chain(others) {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         self.hear_waiting(None, &mut touched);
         touched
     }
 
     /// Decides on one owner again. True if somebody else may get more by it.
-    fn hear(&mut self, owner: &Owner, touched: &mut LedgerChange) -> bool {
+    fn decide_again(&mut self, owner: &Owner, touched: &mut LedgerChange) -> bool {
         let Some(decision) = self.decide(owner) else { return false };
         // A shared address is from the pool that is on record for it, which may give the owner its other family as well.
         let opens = decision.waits != WaitingFor::Nothing

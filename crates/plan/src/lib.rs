@@ -65,6 +65,6 @@ pub use sources::contains_every_address;
 pub use unit_rules::UnitRules;
 pub use unserved::{serves_nothing, unserved_problems};
 pub use world::{
-    Adoption, AskedFor, Beside, DnsNameView, DnsZoneCounts, Layer2Wanted, NotAdopted, Overview, Placement,
-    Roles, Sign, Waiting, World, dry_run,
+    Adoption, AskedFor, CompetingController, DnsNameView, DnsZoneCounts, Layer2Wanted, NotAdopted,
+    OtherControllerEvidence, Overview, Placement, Roles, Waiting, World, dry_run,
 };

@@ -47,12 +47,12 @@ use seaway_model::{
 
 pub(crate) use self::dns_names::{may_have, names};
 use self::{
-    adopt::Adoptions, asked::Changes, clouds::Holds, dns_names::DnsNames, door::Door, freed::Freed,
-    lost_time::LostTime, orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent,
-    versions::Versions,
+    adopt::Adoptions, asked::Changes, clouds::Holds, dns_names::DnsNames, door::FrontDoorState,
+    freed::ReleaseTracker, lost_time::RestoredStore, orphans::Deletions, owners::OwnerState,
+    released::GivenAway, silent::Silent, versions::Versions,
 };
 pub use self::{
-    adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
+    adopt::{Adoption, CompetingController, NotAdopted, OtherControllerEvidence, Waiting},
     asked::AskedFor,
     dns_names::{DnsNameView, DnsZoneCounts},
     dry::dry_run,
@@ -137,7 +137,7 @@ pub struct World {
     /// Written by rules that we do not know: what they said before goes on.
     unknown: BTreeMap<IpAddr, Arc<Address>>,
     owners: HashMap<Owner, OwnerState>,
-    door: Door,
+    door: FrontDoorState,
     of_service: HashMap<ServiceKey, Vec<Owner>>,
     /// Owners that ask this Service about requests.
     asked_by: HashMap<ServiceKey, Vec<Owner>>,
@@ -145,9 +145,9 @@ pub struct World {
     outcomes: HashMap<Unit, Outcome>,
     /// Load balancers in clouds whose driver has reported since this process started.
     heard: HashSet<Unit>,
-    freed: Freed,
+    freed: ReleaseTracker,
     silent: Silent,
-    lost_time: LostTime,
+    lost_time: RestoredStore,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Those that wait for something.
     stands: HashMap<Unit, Name>,
@@ -200,7 +200,7 @@ impl World {
         ledger.set_machine_ports(&config.tenants.reserved_ports);
         let mut index = Index::default();
         index.configure(&config);
-        let mut door = Door::default();
+        let mut door = FrontDoorState::default();
         door.guests.configure(&config);
         let mut world = World {
             roles,
@@ -232,9 +232,9 @@ impl World {
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),
             heard: HashSet::new(),
-            freed: Freed::default(),
+            freed: ReleaseTracker::default(),
             silent: Silent::default(),
-            lost_time: LostTime::default(),
+            lost_time: RestoredStore::default(),
             reported: BTreeMap::new(),
             stands: HashMap::new(),
             replaced: HashMap::new(),

@@ -222,7 +222,7 @@ impl Tcp {
         self.wheel.drop(index, links(&mut self.connections));
         let Some(mut connection) = self.connections.remove(index) else { return };
         let undelivered = connection.ends().any(|end| end.carries());
-        if how.is_failure() || (how.is_ours() && undelivered) {
+        if how.is_failure() || (how.is_ended_by_proxy() && undelivered) {
             for end in connection.ends() {
                 // If it fails the peer sees an end instead; there is nobody to tell.
                 let _ = sys::reset_when_closed(end.fd.as_fd());

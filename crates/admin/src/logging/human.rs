@@ -102,7 +102,7 @@ mod tests {
         for (target, told) in [
             ("seaway_cli::member", "seaway"),
             ("seaway_cluster::watch::feed", "kubernetes"),
-            ("seaway_drivers::octavia::away", "octavia"),
+            ("seaway_drivers::octavia::quota", "octavia"),
             ("seaway_drivers::octavian", "drivers"),
             ("seaway_proxy::health::scheduler", "health"),
             ("seaway_proxy::udp", "proxy"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_drivers::octavia::belongings::{Belonging, Thing, primary};
+use seaway_drivers::octavia::belongings::{Belonging, CloudObject, primary};
 use seaway_model::fact::Service;
 
 pub(super) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
@@ -54,7 +54,8 @@ fn of_id(service: &Service, there: &[Belonging]) -> Option<String> {
 
 fn of_second(service: &Service, there: &[Belonging]) -> Option<String> {
     let is_its = |it: &&Belonging| {
-        matches!(it.thing, Thing::LoadBalancer(_)) && it.service.as_deref() == Some(service.meta.uid.as_str())
+        matches!(it.thing, CloudObject::LoadBalancer(_))
+            && it.service.as_deref() == Some(service.meta.uid.as_str())
     };
     let its: BTreeSet<_> = there.iter().filter(is_its).filter_map(|it| it.on.as_ref()).collect();
     (its.len() > 1).then(|| {
@@ -67,7 +68,7 @@ fn of_second(service: &Service, there: &[Belonging]) -> Option<String> {
 fn of_tls(service: &Service, there: &[Belonging]) -> Option<String> {
     let is_from_secret = said(service, TLS).is_some() && said(service, REFERENCE).is_none();
     let kept = there.iter().find_map(|it| match &it.thing {
-        Thing::Container(id) if it.service.as_deref() == Some(service.meta.uid.as_str()) => Some(id),
+        CloudObject::Container(id) if it.service.as_deref() == Some(service.meta.uid.as_str()) => Some(id),
         _ => None,
     });
     let reference =
@@ -103,7 +104,7 @@ mod tests {
         id.parse().expect("an id")
     }
 
-    fn has(thing: Thing, on: &str, marks: &[&str]) -> Belonging {
+    fn has(thing: CloudObject, on: &str, marks: &[&str]) -> Belonging {
         Belonging {
             thing,
             name: "a".to_owned(),
@@ -117,7 +118,11 @@ mod tests {
     }
 
     fn balancer(id: &str, family: &str) -> Belonging {
-        has(Thing::LoadBalancer(named(id)), id, &[&format!("seaway.dev/key={}{family}", shop().meta.uid)])
+        has(
+            CloudObject::LoadBalancer(named(id)),
+            id,
+            &[&format!("seaway.dev/key={}{family}", shop().meta.uid)],
+        )
     }
 
     #[test]
@@ -144,7 +149,7 @@ mod tests {
         let told = differences(&with(&[(TLS, "shop-tls"), ("seaway.dev/pause", "true")]), None);
         assert!(told[0].contains("answers 409") && told[0].contains("a Barbican container"), "{told:?}");
         assert_eq!(told[1], "the other controller ignores seaway.dev/pause");
-        let there = [has(Thing::Container(named("c0")), "8c1f", &[])];
+        let there = [has(CloudObject::Container(named("c0")), "8c1f", &[])];
         assert!(
             differences(&with(&[(TLS, "shop-tls")]), Some(&there))[0].contains("the Barbican container c0")
         );

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Cluster, ServiceInspection};
-use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings};
+use seaway_drivers::octavia::belongings::{Belonging, CloudObject, belongings};
 use seaway_model::{Change, Fact, fact::FinalizerOwner, fact::Service};
 use seaway_openstack::Cloud;
 use seaway_plan::{RELEASED, ServiceKey};
@@ -139,7 +139,9 @@ fn notes(services: &[&std::sync::Arc<Service>], there: Option<&[Belonging]>) {
         );
         return;
     };
-    for it in there.iter().filter(|it| matches!(it.thing, Thing::SecurityGroup(_)) && it.service.is_none()) {
+    for it in
+        there.iter().filter(|it| matches!(it.thing, CloudObject::SecurityGroup(_)) && it.service.is_none())
+    {
         output::error(&format!(
             "Security group {} stays at the ports of Nodes. Once the other controller serves the Services, \
              remove it: seaway openstack release-group",

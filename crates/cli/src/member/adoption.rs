@@ -51,7 +51,7 @@ fn line(it: &Waiting) -> String {
 #[cfg(test)]
 mod tests {
     use seaway_model::{ObjectRef, Problem, Reason, config::AdoptMode};
-    use seaway_plan::{Beside, NotAdopted, ServiceKey, Sign};
+    use seaway_plan::{CompetingController, NotAdopted, OtherControllerEvidence, ServiceKey};
 
     use super::*;
 
@@ -78,7 +78,7 @@ mod tests {
                 "default/shop: not adopted: adopt.mode is observe; would: change the load balancer, set the description of floating IP 7",
             ]
         );
-        let beside = Some(Beside { by: "occm".into(), sign: Sign::Wrote });
+        let beside = Some(CompetingController { by: "occm".into(), sign: OtherControllerEvidence::Wrote });
         let stopped = Adoption { stopped: true, troubled: 2, beside, ..Adoption::default() };
         assert!(lines(&stopped)[0].contains("of 2 adopted Services have Problems; occm wrote Services"));
     }

@@ -11,33 +11,33 @@ use super::recall::Memory;
 use crate::control::ReportedProblems;
 
 /// Runs until nobody tells anything any more.
-pub(super) struct Hearing {
+pub(super) struct ChangeForwarder {
     pub(super) changes: mpsc::Sender<Change>,
-    pub(super) me: Option<Me>,
+    pub(super) own_host: Option<OwnHost>,
     pub(super) memory: Memory,
     pub(super) reported: ReportedProblems,
 }
 
 /// A host, of which it knows more than the cluster, but for what people want of it.
-pub(super) struct Me {
+pub(super) struct OwnHost {
     host: Name,
     reports: Arc<HostStatusWriter>,
     drains: bool,
     declared: Option<BTreeSet<IpAddr>>,
 }
 
-impl Hearing {
+impl ChangeForwarder {
     pub(super) async fn run(mut self, mut heard: mpsc::Receiver<Change>) {
         loop {
             let changes = tokio::select! {
                 change = heard.recv() => match change {
                     None => return,
-                    Some(change) => match &mut self.me {
-                        Some(me) => me.hear(change),
+                    Some(change) => match &mut self.own_host {
+                        Some(own_host) => own_host.translate_change(change),
                         None => vec![change],
                     },
                 },
-                () = self.memory.loses_patience() => {
+                () = self.memory.state_cache_is_due() => {
                     let known = self.memory.serve();
                     if !self.pass_on(known).await {
                         return;
@@ -68,13 +68,13 @@ impl Hearing {
     }
 }
 
-impl Me {
+impl OwnHost {
     /// `drains`: as it was known last.
-    pub(super) fn new(host: Name, reports: Arc<HostStatusWriter>, drains: bool) -> Me {
-        Me { host, reports, drains, declared: None }
+    pub(super) fn new(host: Name, reports: Arc<HostStatusWriter>, drains: bool) -> OwnHost {
+        OwnHost { host, reports, drains, declared: None }
     }
 
-    fn hear(&mut self, change: Change) -> Vec<Change> {
+    fn translate_change(&mut self, change: Change) -> Vec<Change> {
         match &change {
             Change::Put(Fact::Host(report)) if report.host == self.host => {
                 let mut changes = self.wish(report.drain);

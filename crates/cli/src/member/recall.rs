@@ -156,7 +156,7 @@ impl Memory {
     }
 
     /// Returns when what was known last is to be served: the API server had its time.
-    pub(super) async fn loses_patience(&self) {
+    pub(super) async fn state_cache_is_due(&self) {
         let mut owns = self.owns.clone();
         match &self.waiting {
             Some(waiting) if owns.wait_for(|it| *it).await.is_ok() => sleep_until(waiting.until).await,
@@ -280,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn an_api_server_that_falls_silent_half_way_leaves_what_was_known_but_for_what_it_said() {
         let mut memory = known(&["said", "gone", "silent"]);
-        memory.loses_patience().await;
+        memory.state_cache_is_due().await;
         memory.note(&Change::Put(fact("said")));
         memory.note(&Change::Gone(fact("gone").reference()));
         memory.note(&Change::Synced(Kind::Service));

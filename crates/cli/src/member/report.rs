@@ -53,7 +53,7 @@ pub(super) async fn say(reports: Arc<HostStatusWriter>, handle: Handle) {
 }
 
 /// Tells the watch which Secrets somebody names: of all others no key is kept.
-pub(super) async fn want(wishes: SecretInterest, handle: Handle) {
+pub(super) async fn follow_secret_interest(wishes: SecretInterest, handle: Handle) {
     let mut moved = handle.moved();
     loop {
         moved.mark_unchanged();

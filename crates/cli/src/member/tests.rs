@@ -97,8 +97,9 @@ async fn the_death_of_an_engine_is_noticed_and_a_life_is_not() {
     let (tell, heard) = mpsc::channel(1);
     let changes = handle.changes();
     let reported = crate::control::ReportedProblems::new(seaway_engine::ProblemLog::default());
-    let mut hearing =
-        tokio::spawn(Hearing { changes, me: None, memory: Memory::default(), reported }.run(heard));
+    let mut hearing = tokio::spawn(
+        ChangeForwarder { changes, own_host: None, memory: Memory::default(), reported }.run(heard),
+    );
     let mut life = std::pin::pin!(died(&mut engine, pending(), &mut hearing));
     assert!(timeout(Duration::from_millis(50), &mut life).await.is_err());
     drop(tell);

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Cluster, ClusterAccess, HostLiveness};
 use seaway_drivers::octavia::{
-    belongings::{Belonging, How, Thing, belongings, divided, orphans, released, remove_by},
+    belongings::{Belonging, CloudObject, RemovalOptions, belongings, divided, orphans, released, remove_by},
     group_release::NodePort,
     retag::Present,
 };
@@ -64,7 +64,7 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
         left.len()
     ));
     tell_released(&stays);
-    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
+    let how = RemovalOptions { uid: &asked.uid, cascades: cascades(&arguments.which)? };
     finish(&cloud, how, &left, arguments.delete, "--delete").await
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
     }
     refuse_while_led(&asked, arguments.yes && !goes.is_empty(), "create the removed objects again")?;
-    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
+    let how = RemovalOptions { uid: &asked.uid, cascades: cascades(&arguments.which)? };
     finish(&cloud, how, &goes, arguments.yes, "--yes").await
 }
 
@@ -128,7 +128,7 @@ fn tell_released(stays: &[Belonging]) {
 
 async fn finish(
     cloud: &Cloud,
-    how: How<'_>,
+    how: RemovalOptions<'_>,
     goes: &[Belonging],
     really: bool,
     flag: &str,
@@ -154,12 +154,12 @@ async fn finish(
 
 fn row(it: &Belonging, note: &str) -> Vec<String> {
     let (what, id) = match &it.thing {
-        Thing::LoadBalancer(id) => ("load balancer", id.to_string()),
-        Thing::Part(id, _) => ("part of shared load balancer", id.to_string()),
-        Thing::FloatingIp(id) => ("floating IP", id.to_string()),
-        Thing::SecurityGroup(id) => ("security group", id.to_string()),
-        Thing::Container(id) => ("container", id.to_string()),
-        Thing::Secret(id) => ("secret", id.to_string()),
+        CloudObject::LoadBalancer(id) => ("load balancer", id.to_string()),
+        CloudObject::Part(id, _) => ("part of shared load balancer", id.to_string()),
+        CloudObject::FloatingIp(id) => ("floating IP", id.to_string()),
+        CloudObject::SecurityGroup(id) => ("security group", id.to_string()),
+        CloudObject::Container(id) => ("container", id.to_string()),
+        CloudObject::Secret(id) => ("secret", id.to_string()),
     };
     let service = it.service.clone().unwrap_or_else(|| "-".to_owned());
     vec![what.to_owned(), id, it.name.clone(), service, note.to_owned()]

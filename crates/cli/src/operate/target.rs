@@ -83,7 +83,7 @@ impl<'v> Pools<'v> {
     }
 
     /// Pools that would have nobody for new clients, and have somebody now: each of these members gets this weight.
-    pub(super) fn left_without(&self, of: &WeightTarget) -> Vec<String> {
+    pub(super) fn pools_without_usable_members(&self, of: &WeightTarget) -> Vec<String> {
         let is_usable = |it: &&MemberView| it.state.is_usable() && it.weight > 0;
         let concerned = |service: &str, it: &MemberView| {
             of.member.is_none_or(|at| it.address == at.to_string())
@@ -254,8 +254,9 @@ mod tests {
     fn who_is_the_last_is_known() {
         let views = views();
         let pools = Pools::of(&views);
-        let without =
-            |what: &str, service| pools.left_without(&pools.find(what, service).expect("it is clear"));
+        let without = |what: &str, service| {
+            pools.pools_without_usable_members(&pools.find(what, service).expect("it is clear"))
+        };
         assert_eq!(without("bob", None), [""; 0]);
         assert_eq!(without("10.0.0.1:80", None), ["default/web"], "the others are down, or have no weight");
         assert_eq!(without("10.0.0.1:80", Some("shop")), [""; 0]);

@@ -75,7 +75,7 @@ impl Weights {
     ) -> Result<(Change, Reply), String> {
         let pools = Pools::of(views);
         let of = pools.find(what, service)?;
-        let without = pools.left_without(&of);
+        let without = pools.pools_without_usable_members(&of);
         // Who names a Service means all of its members.
         if weight == 0 && of.member.is_some() && !force && !without.is_empty() {
             return Err(format!(

@@ -71,7 +71,7 @@ fn without_port_for_tls(settings: &Settings) -> impl Iterator<Item = Doubt> + '_
 pub(crate) fn of_machine(settings: &Settings) -> Vec<Doubt> {
     secrets_of_orders(settings)
         .chain(secrets_of_dns(settings))
-        .chain(key_of_layer2(settings))
+        .chain(unreadable_layer2_key(settings))
         .chain(port_of_status_page(settings))
         .chain(missing_addresses(settings))
         .chain(folder_of_access_log(settings))
@@ -121,7 +121,7 @@ fn secrets_of_dns(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
 }
 
 /// Without it hosts announce nothing where there are others.
-fn key_of_layer2(settings: &Settings) -> Option<Doubt> {
+fn unreadable_layer2_key(settings: &Settings) -> Option<Doubt> {
     let why = seaway_node::read_key(settings.layer2.key_file.as_ref()?).err()?;
     let fix = "Until it is readable, addresses of pools with announce: l2 are not announced.";
     Some(Doubt::new(Reason::Unreadable, "layer2.keyFile", why.to_string()).fix(fix))

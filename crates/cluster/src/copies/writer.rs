@@ -411,7 +411,7 @@ fn beyond(all: &[OverLimit], most: Option<u64>) -> Vec<Problem> {
 
 /// The object that Problems with copies are told of.
 fn copies() -> ObjectRef {
-    ObjectRef::certificate_copies()
+    ObjectRef::certificate_copies_config()
 }
 
 /// Tells what is wrong, if it is something else than before; an error, if nobody listens.

@@ -1,6 +1,6 @@
 //! Heartbeats that were sent into a cloud, so that the next leader knows the last of them as one of this cluster.
 
-use seaway_engine::{Asked, HeartbeatRecord};
+use seaway_engine::{HeartbeatRecord, OwnersFuture};
 
 use super::{RecordStore, TRIES};
 use crate::api_error::ApiError;
@@ -8,7 +8,7 @@ use crate::api_error::ApiError;
 const HEARTBEATS: &str = "heartbeats";
 
 impl HeartbeatRecord for RecordStore {
-    fn heartbeats(&self) -> Asked<'_, Vec<String>> {
+    fn heartbeats(&self) -> OwnersFuture<'_, Vec<String>> {
         Box::pin(async move {
             let kept = self.kept().await.map_err(|answer| answer.why())?.unwrap_or_default();
             let text = kept.data.as_ref().and_then(|it| it.get(HEARTBEATS));
@@ -17,7 +17,7 @@ impl HeartbeatRecord for RecordStore {
         })
     }
 
-    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()> {
+    fn record(&self, heartbeats: Vec<String>) -> OwnersFuture<'_, ()> {
         Box::pin(async move {
             let text = serde_json::json!(heartbeats).to_string();
             for _ in 0..TRIES {

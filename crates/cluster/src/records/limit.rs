@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use seaway_engine::{Asked, Counted, DeletionLimit, deletion_limit};
+use seaway_engine::{Counted, DeletionLimit, OwnersFuture, deletion_limit};
 use seaway_model::ObjectRef;
 
 use super::{RECORDS, RecordStore, TRIES};
@@ -29,7 +29,12 @@ const HOUR: i64 = 3_600;
 const LONGEST: i64 = 24 * HOUR;
 
 impl DeletionLimit for RecordStore {
-    fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+    fn count<'a>(
+        &'a self,
+        what: &'a str,
+        object: &'a ObjectRef,
+        balancers: usize,
+    ) -> OwnersFuture<'a, Counted> {
         Box::pin(async move {
             for _ in 0..TRIES {
                 if !self.leading.is_held() {
@@ -61,7 +66,7 @@ impl DeletionLimit for RecordStore {
         })
     }
 
-    fn approved<'a>(&'a self, object: &'a ObjectRef) -> Asked<'a, bool> {
+    fn approved<'a>(&'a self, object: &'a ObjectRef) -> OwnersFuture<'a, bool> {
         Box::pin(async move {
             let kept = self.kept().await.map_err(|answer| answer.why())?;
             Ok(is_approved(&kept.unwrap_or_default(), object, Timestamp::now().as_second()))

@@ -83,7 +83,7 @@ pub(super) async fn watch_host_leases(cluster: Cluster, hosts: Arc<Hosts>, chang
                 let passed = answered.map_or(Duration::ZERO, |it| it.elapsed().min(pulse.saturating_mul(2)));
                 answered = Some(Instant::now());
                 let reported = hosts.names();
-                let lives = feel(&mut pulses, leases, &reported, passed, quarantine);
+                let lives = judge_host_liveness(&mut pulses, leases, &reported, passed, quarantine);
                 for change in unreported.look(&pulses, &reported, (passed, quarantine)) {
                     if changes.send(change).await.is_err() {
                         return;
@@ -218,7 +218,7 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, ApiError> {
 }
 
 /// Who lives and who does not; so much time has passed since the list before this one. `hosts`: those that said something.
-fn feel(
+fn judge_host_liveness(
     pulses: &mut BTreeMap<Name, LeaseState>,
     leases: Vec<Lease>,
     hosts: &[Name],
@@ -287,7 +287,7 @@ pub(crate) fn fuzz_leases(leases: &[Lease]) {
         .collect();
     let mut pulses = BTreeMap::new();
     let mut after = |leases: &[Lease], passed| {
-        feel(&mut pulses, leases.to_vec(), &hosts, passed, Duration::from_secs(60))
+        judge_host_liveness(&mut pulses, leases.to_vec(), &hosts, passed, Duration::from_secs(60))
     };
     assert_eq!(after(leases, Duration::ZERO), first);
     assert_eq!(after(leases, Duration::ZERO), first, "no time has passed");
@@ -341,7 +341,13 @@ mod tests {
         let mut pulses = BTreeMap::new();
         let mut after = |passed, version: &str, holder| {
             let leases = vec![lease("a", version, holder), lease("b", "7", None), Lease::default()];
-            let told = feel(&mut pulses, leases, &["a".into(), "b".into()], seconds(passed), QUARANTINE);
+            let told = judge_host_liveness(
+                &mut pulses,
+                leases,
+                &["a".into(), "b".into()],
+                seconds(passed),
+                QUARANTINE,
+            );
             assert_eq!(told[1], ("b".into(), HostLeaseState::Gone), "who ended in order holds nothing");
             told[0].1
         };
@@ -361,7 +367,7 @@ mod tests {
         for first in [vec![lease("a", "1", Some("x"))], Vec::new()] {
             let mut pulses = BTreeMap::new();
             let mut after = |passed, leases: Vec<Lease>, hosts: &[Name]| {
-                let told = feel(&mut pulses, leases, hosts, seconds(passed), QUARANTINE);
+                let told = judge_host_liveness(&mut pulses, leases, hosts, seconds(passed), QUARANTINE);
                 told.first().map(|it| it.1)
             };
             let known = ["a".into()];
@@ -391,7 +397,7 @@ mod tests {
             let mut after = move |passed, version: Option<(&str, Option<&str>)>, reported: &[Name]| {
                 leases.truncate(1);
                 leases.extend(version.map(|(version, holder)| lease("b", version, holder)));
-                feel(&mut pulses, leases.clone(), reported, seconds(passed), QUARANTINE);
+                judge_host_liveness(&mut pulses, leases.clone(), reported, seconds(passed), QUARANTINE);
                 lives(unreported.look(&pulses, reported, (seconds(passed), QUARANTINE)))
             };
             assert_eq!(after(0, None, &[]), []);

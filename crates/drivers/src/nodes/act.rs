@@ -25,7 +25,7 @@ pub(super) type LookupFuture = Pin<Box<dyn Future<Output = ServerLookup> + Send>
 
 /// How far the steps of a pass went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum PassOutcome {
     All,
     /// What was listed is too old by now.
     Old,
@@ -64,9 +64,9 @@ impl<N: NodeApi> NodeControllers<N> {
         let end = self.take_all(seen, steps, terms, began, &mut problems).await;
         let PlannedLookups { ask: asked, problems: kept } = self.suspects.asks(seen, terms);
         problems.extend(kept);
-        let mut next = if end == End::Old { AGAIN } else { CYCLE };
+        let mut next = if end == PassOutcome::Old { AGAIN } else { CYCLE };
         for (at, id) in asked {
-            let Some(node) = seen.nodes.get(at).filter(|_| end == End::All) else { break };
+            let Some(node) = seen.nodes.get(at).filter(|_| end == PassOutcome::All) else { break };
             if self.is_old(began) {
                 next = AGAIN;
                 break;
@@ -112,7 +112,7 @@ impl<N: NodeApi> NodeControllers<N> {
         terms: &NodeRules,
         began: Time,
         problems: &mut Vec<Problem>,
-    ) -> End {
+    ) -> PassOutcome {
         if let Some(cut) = &self.cut {
             steps.sort_by_key(|(at, _)| {
                 let name = seen.nodes.get(*at).map(|it| &it.name);
@@ -124,7 +124,7 @@ impl<N: NodeApi> NodeControllers<N> {
         for (at, step) in &steps {
             let Some(node) = seen.nodes.get(*at).filter(|_| !failed.contains(at)) else { continue };
             if self.is_old(began) {
-                return End::Old;
+                return PassOutcome::Old;
             }
             self.cut = Some(node.name.clone());
             if let Err(StepError { why, is_unreachable }) = self.take(node, step, terms).await {
@@ -132,12 +132,12 @@ impl<N: NodeApi> NodeControllers<N> {
                 problems.push(Problem::new(node.object(), Reason::Unreachable, message).fix(TRIED_AGAIN));
                 failed.insert(*at);
                 if is_unreachable {
-                    return End::Unreachable;
+                    return PassOutcome::Unreachable;
                 }
             }
         }
         self.cut = None;
-        End::All
+        PassOutcome::All
     }
 
     /// A clock that was set back tells nothing of it.

@@ -28,7 +28,7 @@ use super::{
 
 /// What tells that a Service is on a load balancer, beside the tags of that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct On {
+pub(super) struct MembershipEvidence {
     /// It has listeners of the Service.
     pub(super) listeners: bool,
     /// The Service's status has an address of it.
@@ -94,7 +94,7 @@ pub(super) fn refusal(
     owner: &Owner,
     wish: &Wish,
     it: &LoadBalancer,
-    on: On,
+    on: MembershipEvidence,
 ) -> Option<Problem> {
     let outside = wish.options.cloud.as_ref()?;
     // A word is its namespace's.
@@ -124,7 +124,7 @@ pub(super) fn refusal(
 }
 
 /// Whether it is on it already. The other controller writes names alone.
-fn is_on(cluster: &Cluster, marks: &Marks, owner: &Owner, it: &LoadBalancer, on: On) -> bool {
+fn is_on(cluster: &Cluster, marks: &Marks, owner: &Owner, it: &LoadBalancer, on: MembershipEvidence) -> bool {
     let object = owner.object();
     let end = format!("/{}/{}", object.namespace, object.name);
     let ours = format!("{GUEST}{}/", cluster.uid);
@@ -168,7 +168,7 @@ pub(super) fn refused(
     let here = observed.balancer.as_ref().filter(|here| here.it.id == it.id);
     let floating = here.and(observed.floating.as_ref()).and_then(|it| it.floating_ip_address);
     let published = wish.options.cloud.as_ref().map(|it| &it.published[..]).unwrap_or_default();
-    let on = On {
+    let on = MembershipEvidence {
         listeners: here.is_some_and(|it| !it.branches.is_empty()),
         address: it.vip_address.iter().chain(&floating).any(|ip| published.contains(ip)),
     };

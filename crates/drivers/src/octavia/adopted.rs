@@ -23,7 +23,7 @@ use super::{
     affinity::{is_as_wished, is_of_ovn, persistence},
     names::KEY,
     partial::keeps_floating,
-    steps::{Balancer, Branch, Observed},
+    steps::{Branch, Observed, ObservedLoadBalancer},
     wanted::{Wanted, leads_to, requested_vip},
 };
 
@@ -45,7 +45,7 @@ pub(super) fn is_theirs(branch: &Branch) -> bool {
 }
 
 /// Its listeners tell it as well: of those that were taken over before load balancers were marked, nothing else does.
-pub(super) fn is_adopted(balancer: &Balancer) -> bool {
+pub(super) fn is_adopted(balancer: &ObservedLoadBalancer) -> bool {
     is_marked(&balancer.it.tags) || balancer.branches.values().any(is_theirs)
 }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!     a whole load balancer    pools of datagrams are made without affinity, and it is said afterwards
-//!     no affinity any more     a pool without it takes the place of the one there (spare.rs)
+//!     no affinity any more     a pool without it takes the place of the one there (pool_replacement.rs)
 //!     a pool goes              those that stay say theirs anew
 //! ```
 //! Guests of a load balancer of theirs are not asked: what one says holds for the others of its transport.
@@ -20,7 +20,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    steps::{Balancer, Branch, Step},
+    steps::{Branch, ObservedLoadBalancer, Step},
     wanted::{Wanted, leads_to},
 };
 
@@ -78,18 +78,18 @@ fn said(at: ListenerId, wish: &NewPool) -> Option<Step> {
     Some(Step::ChangePool(at, Box::new(change)))
 }
 
-pub(super) fn is_of_ovn(balancer: &Balancer) -> bool {
+pub(super) fn is_of_ovn(balancer: &ObservedLoadBalancer) -> bool {
     balancer.it.provider.as_deref() == Some(OVN)
 }
 
 /// It goes with its pool only.
-pub(super) fn lingers(wish: &NewPool, there: &Pool, balancer: &Balancer) -> bool {
+pub(super) fn lingers(wish: &NewPool, there: &Pool, balancer: &ObservedLoadBalancer) -> bool {
     let is_unwanted = wish.session_persistence == Edit::To(None);
     is_unwanted && is_of_ovn(balancer) && is_kept(there)
 }
 
 /// A pool has gone: what the others said is of no force any more.
-pub(super) fn forget(balancer: &mut Balancer) {
+pub(super) fn forget(balancer: &mut ObservedLoadBalancer) {
     if is_of_ovn(balancer) {
         let is_kept = |it: &Branch| it.pool.as_ref().is_some_and(|it| is_kept(&it.pool));
         let kept = balancer.branches.iter().filter(|(_, it)| is_kept(it)).map(|(id, _)| *id);
@@ -97,14 +97,14 @@ pub(super) fn forget(balancer: &mut Balancer) {
     }
 }
 
-pub(super) fn remind(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
+pub(super) fn remind(wanted: &Wanted, balancer: &ObservedLoadBalancer, steps: &mut Vec<Step>) {
     let is_there = |id: &&ListenerId| balancer.branches.get(id).is_some_and(|it| it.pool.is_some());
     let forgotten = balancer.forgotten.iter().filter(is_there);
     steps.extend(forgotten.filter_map(|id| said(*id, &wanted.listeners.get(id)?.pool)));
 }
 
 /// Of whom no client is kept, though it is asked for and taken.
-pub(super) fn told(wish: &LoadBalancer, balancer: &Balancer) -> Vec<(Owner, Problem)> {
+pub(super) fn told(wish: &LoadBalancer, balancer: &ObservedLoadBalancer) -> Vec<(Owner, Problem)> {
     if !is_of_ovn(balancer) {
         return Vec::new();
     }

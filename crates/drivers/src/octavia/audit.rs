@@ -26,18 +26,17 @@ use seaway_openstack::{
 use tokio::task::JoinSet;
 
 use super::{
-    Joined, Known, OCTAVIA, Octavia, affinity,
-    away::Asker,
-    drift,
+    Joined, LastObservation, OCTAVIA, Octavia, affinity, drift,
     look::parted,
     moment::{half, later},
     names::Cluster,
     read::{self, Read},
     seats::unasked,
+    service_backoffs::Requester,
     shared::marks,
-    steps::{Balancer, Observed, PoolBranch, Seat},
-    survey::{Seen, Survey},
-    ways::{Way, Ways},
+    steps::{Observed, ObservedLoadBalancer, ObservedMember, PoolBranch},
+    subnet_reachability::{SubnetReachability, Way},
+    survey::{ListedLoadBalancer, Survey},
 };
 
 /// What came of an audit.
@@ -61,17 +60,17 @@ const QUIET: Duration = Duration::from_secs(30);
 const WIDTH: usize = 8;
 
 /// A Unit, and what the lists say of it.
-struct Look {
+struct AuditedUnit {
     unit: Unit,
     key: LbKey,
-    known: Known,
+    known: LastObservation,
     now: Observed,
-    ask: Ask,
+    follow_up: FollowUpRead,
 }
 
 /// What the lists leave open.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Ask {
+enum FollowUpRead {
     Nothing,
     Tree,
     /// They contradict each other.
@@ -82,17 +81,17 @@ impl Octavia {
     /// Reads all lists, and what seems to be another than it was left. The driver knows from then on.
     pub async fn audit(&self, cloud: &Name) -> Result<Audited, Failure> {
         self.may_work()?;
-        let asker = Asker::audit();
+        let asker = Requester::audit();
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
         let survey = Survey::read(&joined.cloud, &joined.cluster).await;
         let survey = Arc::new(survey.map_err(|error| self.failed(&asker, &error))?);
         let looks = self.looks(joined, &survey).into_iter();
-        let (done, open): (Vec<_>, Vec<_>) = looks.partition(|it| it.ask == Ask::Nothing);
+        let (done, open): (Vec<_>, Vec<_>) = looks.partition(|it| it.follow_up == FollowUpRead::Nothing);
         let (open, wrong) = asked(joined, open).await;
         let now = joined.cloud.clock().now();
-        let looks: Vec<Look> = done.into_iter().chain(open).collect();
-        let left = |it: &&Look| self.note_replaced(&joined.cluster, &it.unit, &it.key, &survey);
+        let looks: Vec<AuditedUnit> = done.into_iter().chain(open).collect();
+        let left = |it: &&AuditedUnit| self.note_replaced(&joined.cluster, &it.unit, &it.key, &survey);
         let mut again: BTreeSet<Unit> = looks.iter().filter(left).map(|it| it.unit.clone()).collect();
         again.extend(looks.into_iter().filter_map(|it| self.note(&survey, it, now)));
         match self.unreached(joined).await {
@@ -112,7 +111,7 @@ impl Octavia {
             }
             Some(_) => Ok(audited),
             None => {
-                self.away.is_well(&asker);
+                self.backoffs.is_well(&asker);
                 Ok(audited)
             }
         }
@@ -120,13 +119,13 @@ impl Octavia {
 
     /// Those of which it is news that members are reached, or are not, from where they are.
     async fn unreached(&self, joined: &Joined) -> Result<Vec<Unit>, Error> {
-        let ways_of = |(unit, known): (&Unit, &Known)| {
+        let ways_of = |(unit, known): (&Unit, &LastObservation)| {
             let balancer = known.observed.balancer.as_ref()?;
             Some((unit.clone(), known.observed.placed.ways(balancer)))
         };
         let all: Vec<(Unit, Vec<Way>)> = self.known().iter().filter_map(ways_of).collect();
         let wanted: Vec<Way> = all.iter().flat_map(|it| &it.1).cloned().collect();
-        let ways = Ways::read(&joined.cloud, &wanted).await?;
+        let ways = SubnetReachability::read(&joined.cloud, &wanted).await?;
         let mut known = self.known();
         let mut again = Vec::new();
         for (unit, its) in all {
@@ -146,8 +145,8 @@ impl Octavia {
         there.iter().filter(|it| !known.contains_key(it)).cloned().collect()
     }
 
-    fn looks(&self, joined: &Joined, survey: &Survey) -> Vec<Look> {
-        let known: Vec<(Unit, Known)> =
+    fn looks(&self, joined: &Joined, survey: &Survey) -> Vec<AuditedUnit> {
+        let known: Vec<(Unit, LastObservation)> =
             self.known().iter().map(|(unit, known)| (unit.clone(), known.clone())).collect();
         let mut ailing = AILING;
         let mut looks = Vec::new();
@@ -162,33 +161,33 @@ impl Octavia {
                 Some(it) => survey.balancer(&it.it.id),
                 None => survey.of(&joined.cluster, &key, &[]),
             };
-            let (now, ask) = match seen {
-                Seen::Whole(mut now, sizes) => {
+            let (now, follow_up) = match seen {
+                ListedLoadBalancer::Whole(mut now, sizes) => {
                     parted(&joined.cluster, &key, &mut now, known.observed.shared.guest);
                     // Somebody changes it at this moment.
                     if now.is_pending() {
                         continue;
                     }
                     let now = with_seats(*now, &known.observed);
-                    let ask = open(&unit, &known, &now, &sizes, survey.at, &mut ailing);
-                    (now, ask)
+                    let follow_up = open(&unit, &known, &now, &sizes, survey.at, &mut ailing);
+                    (now, follow_up)
                 }
-                Seen::Torn => (known.observed.clone(), Ask::Everything),
-                Seen::Absent if known.observed.balancer.is_none() => continue,
-                Seen::Absent => (known.observed.clone().gone(), Ask::Nothing),
+                ListedLoadBalancer::Inconsistent => (known.observed.clone(), FollowUpRead::Everything),
+                ListedLoadBalancer::Absent if known.observed.balancer.is_none() => continue,
+                ListedLoadBalancer::Absent => (known.observed.clone().gone(), FollowUpRead::Nothing),
             };
             let mut now = with_stray(now, &known.observed, survey);
             if let (Some(it), false) = (&now.balancer, now.shared.guest) {
                 now.doubles = survey.doubles(&joined.cluster, &key, &it.it.id);
             }
-            looks.push(Look { unit, key, known, now, ask });
+            looks.push(AuditedUnit { unit, key, known, now, follow_up });
         }
         looks
     }
 
     /// The Unit, if somebody has to look at it.
-    fn note(&self, survey: &Survey, look: Look, now: Instant) -> Option<Unit> {
-        let Look { unit, known, now: mut seen, ask, .. } = look;
+    fn note(&self, survey: &Survey, look: AuditedUnit, now: Instant) -> Option<Unit> {
+        let AuditedUnit { unit, known, now: mut seen, follow_up, .. } = look;
         let mut all = self.known();
         let here = all.get_mut(&unit)?;
         if !here.is_at_rest(survey.at) || here.until != known.until {
@@ -198,7 +197,7 @@ impl Octavia {
         seen.added = self.past(&unit, |past| past.added.clone());
         seen.unasked = survey.at.saturating_duration_since(here.until) > QUIET && is_unasked(&seen);
         let before = std::mem::replace(&mut here.observed, seen.clone());
-        if ask != Ask::Nothing {
+        if follow_up != FollowUpRead::Nothing {
             here.read = now;
         }
         drop(all);
@@ -219,7 +218,7 @@ fn ours(joined: &Joined, survey: &Survey, cloud: &Name) -> Vec<Unit> {
 }
 
 /// What its owner is told of: how it is, and how its members are.
-fn standing(it: &Observed) -> Option<(&Provisioning, Vec<&BTreeMap<SocketAddr, Seat>>)> {
+fn standing(it: &Observed) -> Option<(&Provisioning, Vec<&BTreeMap<SocketAddr, ObservedMember>>)> {
     let balancer = it.balancer.as_ref()?;
     let pools = balancer.branches.values().filter_map(|it| it.pool.as_ref());
     Some((&balancer.it.provisioning_status, pools.map(|it| &it.members).collect()))
@@ -227,13 +226,13 @@ fn standing(it: &Observed) -> Option<(&Provisioning, Vec<&BTreeMap<SocketAddr, S
 
 fn open(
     unit: &Unit,
-    known: &Known,
+    known: &LastObservation,
     now: &Observed,
     sizes: &BTreeMap<Id<Pool>, usize>,
     at: Instant,
     ailing: &mut usize,
-) -> Ask {
-    let (Some(was), Some(is)) = (&known.observed.balancer, &now.balancer) else { return Ask::Tree };
+) -> FollowUpRead {
+    let (Some(was), Some(is)) = (&known.observed.balancer, &now.balancer) else { return FollowUpRead::Tree };
     let pools = || is.branches.values().filter_map(|it| it.pool.as_ref());
     let moved = moved(&known.observed, now);
     let size = pools().any(|it| sizes.get(&it.pool.id).is_some_and(|size| *size != it.members.len()));
@@ -243,15 +242,15 @@ fn open(
     let is_monitored = affinity::is_of_ovn(is) && pools().any(|it| it.monitor.is_some());
     let is_unproven = is_monitored && known.read <= rested && at > rested;
     if moved || size || due || is_unproven {
-        return Ask::Tree;
+        return FollowUpRead::Tree;
     }
     let ails = !matches!(is.it.operating_status, Operating::Online | Operating::NoMonitor)
         && !drift::down(was).is_empty();
     if ails && *ailing > 0 {
         *ailing = ailing.saturating_sub(1);
-        return Ask::Tree;
+        return FollowUpRead::Tree;
     }
-    Ask::Nothing
+    FollowUpRead::Nothing
 }
 
 fn is_unasked(it: &Observed) -> bool {
@@ -303,10 +302,10 @@ fn pools(observed: &mut Observed) -> impl Iterator<Item = &mut PoolBranch> {
 }
 
 /// Asks for what the lists left open; with the last error.
-async fn asked(joined: &Joined, open: Vec<Look>) -> (Vec<Look>, Option<Error>) {
+async fn asked(joined: &Joined, open: Vec<AuditedUnit>) -> (Vec<AuditedUnit>, Option<Error>) {
     let mut waiting = open.into_iter();
     let mut running = JoinSet::new();
-    let ask = |look: Look| {
+    let ask = |look: AuditedUnit| {
         let (cloud, cluster) = (joined.cloud.clone(), joined.cluster.clone());
         async move { answered(&cloud, &cluster, look).await }
     };
@@ -328,8 +327,8 @@ async fn asked(joined: &Joined, open: Vec<Look>) -> (Vec<Look>, Option<Error>) {
     (done, wrong)
 }
 
-async fn answered(cloud: &Cloud, cluster: &Cluster, mut look: Look) -> Result<Look, Error> {
-    if look.ask == Ask::Everything {
+async fn answered(cloud: &Cloud, cluster: &Cluster, mut look: AuditedUnit) -> Result<AuditedUnit, Error> {
+    if look.follow_up == FollowUpRead::Everything {
         if let Some(marks) = marks(cluster, &look.key)
             && let Read::Seen(now) = read::read(cloud, cluster, &look.key, &marks, None).await?
             && now.balancer.is_some()
@@ -375,7 +374,7 @@ fn newly_failing(was: &Observed, is: &Observed) -> BTreeSet<Id<Pool>> {
 /// Whether it moved because members or the whole began to serve, or ceased to.
 fn explains(was: &Observed, is: &Observed) -> bool {
     let (Some(was), Some(is)) = (&was.balancer, &is.balancer) else { return true };
-    let seats = |it: &Balancer| -> BTreeMap<(ListenerId, SocketAddr), Operating> {
+    let seats = |it: &ObservedLoadBalancer| -> BTreeMap<(ListenerId, SocketAddr), Operating> {
         let pools = it.branches.iter().filter_map(|(id, it)| Some((*id, it.pool.as_ref()?)));
         let seats = pools.flat_map(|(id, it)| it.members.iter().map(move |(at, seat)| (id, *at, seat)));
         seats.map(|(id, at, seat)| ((id, at), seat.operating.clone())).collect()

@@ -29,7 +29,7 @@ use super::{
 /// One thing of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Belonging {
-    pub thing: Thing,
+    pub thing: CloudObject,
     pub name: String,
     /// The UID of the Service that it was made for, as far as it says so.
     pub service: Option<String>,
@@ -46,7 +46,7 @@ pub struct Belonging {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Thing {
+pub enum CloudObject {
     LoadBalancer(Id<LoadBalancer>),
     /// What one Service has on it, where others are, too.
     Part(Id<LoadBalancer>, Box<LbKey>),
@@ -61,15 +61,15 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(30);
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
-impl fmt::Display for Thing {
+impl fmt::Display for CloudObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Thing::LoadBalancer(id) => write!(f, "load balancer {id}"),
-            Thing::Part(id, _) => write!(f, "part of shared load balancer {id}"),
-            Thing::FloatingIp(id) => write!(f, "floating IP {id}"),
-            Thing::SecurityGroup(id) => write!(f, "security group {id}"),
-            Thing::Container(id) => write!(f, "container {id}"),
-            Thing::Secret(id) => write!(f, "secret {id}"),
+            CloudObject::LoadBalancer(id) => write!(f, "load balancer {id}"),
+            CloudObject::Part(id, _) => write!(f, "part of shared load balancer {id}"),
+            CloudObject::FloatingIp(id) => write!(f, "floating IP {id}"),
+            CloudObject::SecurityGroup(id) => write!(f, "security group {id}"),
+            CloudObject::Container(id) => write!(f, "container {id}"),
+            CloudObject::Secret(id) => write!(f, "secret {id}"),
         }
     }
 }
@@ -104,7 +104,7 @@ pub async fn belongings(
         let used = it.port_id.is_some();
         let to =
             it.port_id.and_then(|port| balancers.iter().find(|it| it.vip_port_id.as_ref() == Some(&port)));
-        let told = told(Thing::FloatingIp(it.id), address.unwrap_or_default(), service, kept, used);
+        let told = told(CloudObject::FloatingIp(it.id), address.unwrap_or_default(), service, kept, used);
         found.push(Belonging { on: to.map(|it| it.id.clone()), ..told });
     }
     let theirs: BTreeMap<(String, String), String> =
@@ -117,17 +117,17 @@ pub async fn belongings(
                 None => continue,
             },
         };
-        found.push(told(Thing::SecurityGroup(it.id), it.name, service, false, true));
+        found.push(told(CloudObject::SecurityGroup(it.id), it.name, service, false, true));
     }
     // Not each cloud keeps secrets.
     let begin = format!("{tag} ");
     for it in unless_absent(containers)?.into_iter().filter(|it| it.name.starts_with(&begin)) {
         let service = of_mark(&it.name);
-        found.push(told(Thing::Container(it.id), it.name, service, false, true));
+        found.push(told(CloudObject::Container(it.id), it.name, service, false, true));
     }
     for it in unless_absent(secrets)?.into_iter().filter(|it| it.name.starts_with(&begin)) {
         let service = of_mark(&it.name);
-        found.push(told(Thing::Secret(it.id), it.name, service, false, true));
+        found.push(told(CloudObject::Secret(it.id), it.name, service, false, true));
     }
     Ok(found)
 }
@@ -157,10 +157,10 @@ fn of_balancer(cluster: &Cluster, it: &LoadBalancer) -> Vec<Belonging> {
         ..told(thing, it.name.clone(), service, false, used)
     };
     let service = it.tags.iter().find_map(|it| it.strip_prefix(KEY)).map(|it| uid_in(it).to_owned());
-    let all = whole.then(|| belonging(Thing::LoadBalancer(it.id.clone()), service));
+    let all = whole.then(|| belonging(CloudObject::LoadBalancer(it.id.clone()), service));
     let part = |key: LbKey| {
         let service = Some(uid_in(&key_text(&key)).to_owned());
-        belonging(Thing::Part(it.id.clone(), Box::new(key)), service)
+        belonging(CloudObject::Part(it.id.clone(), Box::new(key)), service)
     };
     all.into_iter().chain(parts.map(part)).collect()
 }
@@ -180,16 +180,16 @@ pub fn orphans(all: Vec<Belonging>, services: &[(String, String, String)]) -> Ve
         it.marks.iter().any(|mark| guest(mark) || named(mark))
     };
     let goes = |it: &Belonging| {
-        let is_whole = matches!(it.thing, Thing::LoadBalancer(_));
+        let is_whole = matches!(it.thing, CloudObject::LoadBalancer(_));
         is_whole && it.service.is_some() && !is_shared(it) && (it.left || !lives(it))
     };
     let (going, staying) = standing(&all, goes);
     let is_orphan = |it: &Belonging| match (&it.thing, &it.on) {
-        (Thing::LoadBalancer(id), _) => going.contains(id),
-        (Thing::Part(id, _), _) => !going.contains(id) && !lives(it),
+        (CloudObject::LoadBalancer(id), _) => going.contains(id),
+        (CloudObject::Part(id, _), _) => !going.contains(id) && !lives(it),
         // It leads to those who are left, whoever it was made for.
-        (Thing::FloatingIp(_), Some(on)) if staying.contains(on) => false,
-        (Thing::FloatingIp(_), Some(on)) if going.contains(on) => !it.kept,
+        (CloudObject::FloatingIp(_), Some(on)) if staying.contains(on) => false,
+        (CloudObject::FloatingIp(_), Some(on)) if going.contains(on) => !it.kept,
         _ => it.service.is_some() && !it.kept && !lives(it),
     };
     let is_orphan: Vec<bool> = all.iter().map(is_orphan).collect();
@@ -206,8 +206,8 @@ pub fn released(
     let is_one = |it: &&Belonging| it.service.as_ref().is_some_and(|of| uids.contains(of) && lives(of));
     // Of one that is shared, the part that is this Service's is enough.
     let is_part = |it: &&Belonging| {
-        !matches!(it.thing, Thing::LoadBalancer(_))
-            || !all.iter().any(|other| matches!(other.thing, Thing::Part(..)) && other.on == it.on)
+        !matches!(it.thing, CloudObject::LoadBalancer(_))
+            || !all.iter().any(|other| matches!(other.thing, CloudObject::Part(..)) && other.on == it.on)
     };
     all.iter().filter(is_one).filter(is_part).cloned().collect()
 }
@@ -215,10 +215,10 @@ pub fn released(
 /// The one load balancer that serves a Service, or serves it first where it has one for each family.
 pub fn primary<'b>(all: &'b [Belonging], uid: &str) -> Option<&'b Id<LoadBalancer>> {
     let first = |it: &&Belonging| match &it.thing {
-        Thing::LoadBalancer(_) => {
+        CloudObject::LoadBalancer(_) => {
             it.service.as_deref() == Some(uid) && it.marks.contains(&format!("{KEY}{uid}"))
         }
-        Thing::Part(_, key) => {
+        CloudObject::Part(_, key) => {
             matches!(&**key, LbKey::Of(Owner::Object { uid: its, .. }) if its.as_str() == uid)
         }
         _ => false,
@@ -229,9 +229,9 @@ pub fn primary<'b>(all: &'b [Belonging], uid: &str) -> Option<&'b Id<LoadBalance
 
 /// What goes with its cluster, and what stays all the same: what others need, and what was to be kept.
 pub fn divided(all: Vec<Belonging>) -> (Vec<Belonging>, Vec<Belonging>) {
-    let (whole, shared) = standing(&all, |it| matches!(it.thing, Thing::LoadBalancer(_)));
-    let needless = |it: &Belonging| matches!(&it.thing, Thing::Part(id, _) if whole.contains(id));
-    let leads = |it: &Belonging| matches!(it.thing, Thing::FloatingIp(_));
+    let (whole, shared) = standing(&all, |it| matches!(it.thing, CloudObject::LoadBalancer(_)));
+    let needless = |it: &Belonging| matches!(&it.thing, CloudObject::Part(id, _) if whole.contains(id));
+    let leads = |it: &Belonging| matches!(it.thing, CloudObject::FloatingIp(_));
     let stays = |it: &Belonging| it.kept || leads(it) && it.on.as_ref().is_some_and(|on| shared.contains(on));
     all.into_iter().filter(|it| !needless(it)).partition(|it| !stays(it))
 }
@@ -242,7 +242,8 @@ fn standing(
     goes: impl Fn(&Belonging) -> bool,
 ) -> (BTreeSet<Id<LoadBalancer>>, BTreeSet<Id<LoadBalancer>>) {
     let going: BTreeSet<_> = all.iter().filter(|it| goes(it)).filter_map(|it| it.on.clone()).collect();
-    let balancers = all.iter().filter(|it| matches!(it.thing, Thing::LoadBalancer(_) | Thing::Part(..)));
+    let balancers =
+        all.iter().filter(|it| matches!(it.thing, CloudObject::LoadBalancer(_) | CloudObject::Part(..)));
     let staying = balancers.filter_map(|it| it.on.clone()).filter(|it| !going.contains(it)).collect();
     (going, staying)
 }
@@ -254,12 +255,12 @@ pub async fn remove(
     all: &[Belonging],
     tell: &(dyn Fn(&str) + Send + Sync),
 ) -> Vec<(Belonging, Error)> {
-    remove_by(cloud, How { uid, cascades: true }, all, tell).await
+    remove_by(cloud, RemovalOptions { uid, cascades: true }, all, tell).await
 }
 
 /// Whose, and as `cascade-delete` says: whether one call deletes a load balancer with all below it.
 #[derive(Clone, Copy, Debug)]
-pub struct How<'u> {
+pub struct RemovalOptions<'u> {
     pub uid: &'u str,
     pub cascades: bool,
 }
@@ -267,13 +268,13 @@ pub struct How<'u> {
 /// As [`remove`].
 pub async fn remove_by(
     cloud: &Cloud,
-    how: How<'_>,
+    how: RemovalOptions<'_>,
     all: &[Belonging],
     tell: &(dyn Fn(&str) + Send + Sync),
 ) -> Vec<(Belonging, Error)> {
     let mut failed = Vec::new();
     let (balancers, others): (Vec<&Belonging>, Vec<&Belonging>) =
-        all.iter().partition(|it| matches!(it.thing, Thing::LoadBalancer(_) | Thing::Part(..)));
+        all.iter().partition(|it| matches!(it.thing, CloudObject::LoadBalancer(_) | CloudObject::Part(..)));
     let mut going = Vec::new();
     for (number, it) in (1_usize..).zip(&balancers) {
         tell(&format!("{number} of {}: deleting {} ({})", balancers.len(), it.thing, it.name));
@@ -283,10 +284,10 @@ pub async fn remove_by(
         }
     }
     // Groups and addresses are in use until their load balancers are gone.
-    going.retain(|it: &&Belonging| matches!(it.thing, Thing::LoadBalancer(_)));
+    going.retain(|it: &&Belonging| matches!(it.thing, CloudObject::LoadBalancer(_)));
     for (number, it) in (1_usize..).zip(&going) {
         tell(&format!("{number} of {}: waiting until {} is gone", going.len(), it.thing));
-        if let Thing::LoadBalancer(id) = &it.thing
+        if let CloudObject::LoadBalancer(id) = &it.thing
             && let Err(error) = cloud.all::<LoadBalancer>().until_gone(id, PATIENCE).await
         {
             failed.push(((*it).clone(), error));
@@ -306,26 +307,26 @@ pub async fn remove_by(
 }
 
 /// What is being changed, or is still needed for a moment, is tried again.
-async fn delete(cloud: &Cloud, how: How<'_>, thing: &Thing) -> Result<(), Error> {
+async fn delete(cloud: &Cloud, how: RemovalOptions<'_>, thing: &CloudObject) -> Result<(), Error> {
     let mut since = cloud.clock().now();
     loop {
         let done = match thing {
-            Thing::LoadBalancer(id) if !how.cascades => match delete_next(cloud, id).await {
+            CloudObject::LoadBalancer(id) if !how.cascades => match delete_next(cloud, id).await {
                 Ok(false) => {
                     since = cloud.clock().now();
                     continue;
                 }
                 done => done.map(drop),
             },
-            Thing::LoadBalancer(id) => cloud.all::<LoadBalancer>().delete_cascade(id).await,
-            Thing::Part(id, key) => parts::leave(cloud, how.uid, how.cascades, id, key).await,
-            Thing::FloatingIp(id) => cloud.all::<FloatingIp>().delete(id).await,
-            Thing::SecurityGroup(id) => close(cloud, id).await,
-            Thing::Container(id) => cloud.all::<Container>().delete(id).await,
-            Thing::Secret(id) => cloud.all::<Secret>().delete(id).await,
+            CloudObject::LoadBalancer(id) => cloud.all::<LoadBalancer>().delete_cascade(id).await,
+            CloudObject::Part(id, key) => parts::leave(cloud, how.uid, how.cascades, id, key).await,
+            CloudObject::FloatingIp(id) => cloud.all::<FloatingIp>().delete(id).await,
+            CloudObject::SecurityGroup(id) => close(cloud, id).await,
+            CloudObject::Container(id) => cloud.all::<Container>().delete(id).await,
+            CloudObject::Secret(id) => cloud.all::<Secret>().delete(id).await,
         };
         let patience = match thing {
-            Thing::LoadBalancer(_) | Thing::Part(..) => PATIENCE,
+            CloudObject::LoadBalancer(_) | CloudObject::Part(..) => PATIENCE,
             _ => PATIENCE_WITH_OTHERS,
         };
         let waits = |error: &Error| {
@@ -356,7 +357,7 @@ pub(super) async fn close(cloud: &Cloud, id: &Id<SecurityGroup>) -> Result<(), E
     cloud.all::<SecurityGroup>().delete(id).await
 }
 
-fn told(thing: Thing, name: String, service: Option<String>, kept: bool, used: bool) -> Belonging {
+fn told(thing: CloudObject, name: String, service: Option<String>, kept: bool, used: bool) -> Belonging {
     Belonging { thing, name, service, marks: BTreeSet::new(), kept, used, on: None, left: false }
 }
 

@@ -1,4 +1,5 @@
-//! Services for which there is no room on a load balancer, or not for each port: when somebody leaves it, they look again.
+//! Services that wait for a load balancer, because other Services are on it or have their ports. When one of those leaves it, the
+//! driver reconciles the Services that wait.
 
 use std::{
     collections::HashMap,
@@ -17,9 +18,9 @@ use super::{
 
 /// By which load balancer they wait.
 #[derive(Default)]
-pub(super) struct Crowded(Mutex<HashMap<Unit, Name>>, Claims);
+pub(super) struct BusyLoadBalancers(Mutex<HashMap<Unit, Name>>, Claims);
 
-impl Crowded {
+impl BusyLoadBalancers {
     pub(super) fn waits(&self, unit: &Unit, at: &str) {
         self.all().insert(unit.clone(), at.into());
     }
@@ -48,9 +49,9 @@ impl Octavia {
             (Desired::LoadBalancer(wish), Some(balancer))
                 if observed.shared.taken.keys().any(|id| wish.listeners.contains_key(id)) =>
             {
-                self.crowded.waits(unit, balancer.it.id.as_str());
+                self.busy_load_balancers.waits(unit, balancer.it.id.as_str());
             }
-            _ => self.crowded.gone(unit),
+            _ => self.busy_load_balancers.gone(unit),
         }
     }
 
@@ -59,7 +60,7 @@ impl Octavia {
         let Some(at) = at.filter(|_| matches!(step, Step::RemoveListener(_) | Step::Leave(..))) else {
             return;
         };
-        for waiting in self.crowded.freed(at.as_str(), unit) {
+        for waiting in self.busy_load_balancers.freed(at.as_str(), unit) {
             self.known().remove(&waiting);
             self.past(&waiting, |past| past.unsure = Some(now));
             self.refusals.free(waiting);

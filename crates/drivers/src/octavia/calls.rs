@@ -10,7 +10,7 @@ impl Step {
     pub fn service(&self) -> Service {
         match self {
             Step::AddFloating(_) | Step::Allocate(_) | Step::Move(..) => Service::Network,
-            Step::Lead(_) | Step::Describe(..) | Step::TagFloating(_) => Service::Network,
+            Step::AssociateFloating(_) | Step::Describe(..) | Step::TagFloating(_) => Service::Network,
             Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) => Service::Network,
             Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
             _ => Service::LoadBalancer,
@@ -21,10 +21,15 @@ impl Step {
     pub fn locks(&self) -> bool {
         let besides = matches!(
             self,
-            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_) | Step::RemoveGroup(_)
+            Step::Detach(_)
+                | Step::RemoveFloating(_)
+                | Step::RemoveDuplicateLoadBalancer(_)
+                | Step::RemoveGroup(_)
         ) || matches!(self, Step::Abandon(_));
-        let first =
-            matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
+        let first = matches!(
+            self,
+            Step::AddFloating(_) | Step::AssociateFloating(_) | Step::Describe(..) | Step::Keep(..)
+        );
         let moves = matches!(self, Step::Allocate(_) | Step::Move(..) | Step::TagFloating(_));
         !besides && !first && !moves
     }
@@ -33,25 +38,30 @@ impl Step {
 impl Effects for Step {
     fn effect(&self) -> Effect {
         match self {
-            Step::Create(_) | Step::AddListener(..) | Step::AddFloating(_) | Step::Lead(_) => Effect::EXPOSES,
+            Step::Create(_) | Step::AddListener(..) | Step::AddFloating(_) | Step::AssociateFloating(_) => {
+                Effect::EXPOSES
+            }
             // Other source ranges may let in more clients.
             Step::ChangeListener(_, change) if matches!(change.allowed_cidrs, Edit::To(_)) => Effect::EXPOSES,
             // One floating IP takes the place of another.
             Step::Move(..) => Effect::REPLACES,
-            Step::Delete(_) | Step::RemoveDouble(_) | Step::Leave(..) | Step::RemoveListener(_) => {
-                Effect::DELETES
-            }
-            Step::RemovePool(_) | Step::RemoveLoose(_) | Step::RemoveTwin(_) | Step::RemoveMonitor(_) => {
-                Effect::DELETES
-            }
+            Step::Delete(_)
+            | Step::RemoveDuplicateLoadBalancer(_)
+            | Step::Leave(..)
+            | Step::RemoveListener(_) => Effect::DELETES,
+            Step::RemovePool(_)
+            | Step::RemoveUnusedPool(_)
+            | Step::RemoveDuplicateListener(_)
+            | Step::RemoveMonitor(_) => Effect::DELETES,
             // All members are set, so some may go.
             Step::SetMembers(..) | Step::RemoveMember(..) => Effect::DELETES,
             Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) | Step::Forget(_) => {
                 Effect::DELETES
             }
-            Step::Change(_) | Step::ChangeListener(..) | Step::ChangePool(..) | Step::Turn(_) => {
-                Effect::CHANGES
-            }
+            Step::Change(_)
+            | Step::ChangeListener(..)
+            | Step::ChangePool(..)
+            | Step::SwitchListenerPool(_) => Effect::CHANGES,
             Step::AddPool(..) | Step::AddSpare(..) | Step::AddMember(..) | Step::ChangeMember(..) => {
                 Effect::CHANGES
             }

@@ -11,7 +11,7 @@ use seaway_openstack::{
 
 use super::{
     Joined, Octavia,
-    steps::{Balancer, Observed, Step},
+    steps::{Observed, ObservedLoadBalancer, Step},
 };
 
 impl Octavia {
@@ -98,7 +98,7 @@ pub(super) async fn delete_next(cloud: &Cloud, id: &Id<LoadBalancer>) -> Result<
     all.delete(id).await.map(|()| true)
 }
 
-fn below(balancer: &Balancer) -> impl Iterator<Item = Step> + '_ {
+fn below(balancer: &ObservedLoadBalancer) -> impl Iterator<Item = Step> + '_ {
     let branches = balancer.branches.iter().flat_map(|(id, branch)| {
         let pool = branch.pool.as_ref();
         let monitor = pool.and_then(|it| it.monitor.as_ref()).map(|_| Step::RemoveMonitor(*id));
@@ -106,5 +106,5 @@ fn below(balancer: &Balancer) -> impl Iterator<Item = Step> + '_ {
         [monitor, pool, Some(Step::RemoveListener(*id))].into_iter().flatten()
     });
     let spare = balancer.spare.values().map(|it| it.pool.id.clone());
-    branches.chain(spare.chain(balancer.loose.keys().cloned()).map(Step::RemoveLoose))
+    branches.chain(spare.chain(balancer.unused_pools.keys().cloned()).map(Step::RemoveUnusedPool))
 }

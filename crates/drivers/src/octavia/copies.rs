@@ -12,7 +12,7 @@ use super::{
     Octavia,
     gone::Child,
     names::KEY,
-    steps::{Balancer, Observed, Step},
+    steps::{Observed, ObservedLoadBalancer, Step},
 };
 
 impl Octavia {
@@ -62,7 +62,11 @@ pub(super) fn stays(observed: &Observed, steps: &[Step]) -> BTreeSet<ListenerId>
     }
 }
 
-pub(super) fn told(wish: &Wish, observed: &Observed, balancer: &Balancer) -> Vec<(Owner, Problem)> {
+pub(super) fn told(
+    wish: &Wish,
+    observed: &Observed,
+    balancer: &ObservedLoadBalancer,
+) -> Vec<(Owner, Problem)> {
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |(owner, at): (&Owner, &ListenerId)| {
         let message = format!(

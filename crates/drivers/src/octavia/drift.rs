@@ -13,7 +13,7 @@ use seaway_openstack::{
 
 use super::{
     names::after_number,
-    steps::{Balancer, Branch, Observed, PoolBranch},
+    steps::{Branch, Observed, ObservedLoadBalancer, PoolBranch},
 };
 
 /// One line for each thing that is another, as a human reads it. Whether any of it matters, the steps tell.
@@ -51,7 +51,7 @@ pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
     found
 }
 
-fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
+fn of_balancer(was: &ObservedLoadBalancer, is: &ObservedLoadBalancer, found: &mut Vec<String>) {
     if is.it.provisioning_status == Provisioning::Error {
         found.push(format!("load balancer {} is in ERROR", is.it.id));
     }
@@ -60,11 +60,17 @@ fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
         found.push("tags of the load balancer were removed".to_owned());
     }
     let own = |name: &str| name.starts_with("pool_") && after_number(name) == is.it.name;
-    for (id, name) in is.loose.iter().filter(|(id, name)| !was.loose.contains_key(id) && own(name)) {
+    for (id, name) in
+        is.unused_pools.iter().filter(|(id, name)| !was.unused_pools.contains_key(id) && own(name))
+    {
         found.push(format!("pool {id} ({name}) exists, and no listener uses it"));
     }
     let own = |name: &str| name.starts_with("listener_") && after_number(name) == is.it.name;
-    for (id, name) in is.twins.iter().filter(|(id, name)| !was.twins.contains_key(id) && own(name)) {
+    for (id, name) in is
+        .duplicate_listeners
+        .iter()
+        .filter(|(id, name)| !was.duplicate_listeners.contains_key(id) && own(name))
+    {
         found.push(format!("listener {id} ({name}) is a duplicate at its port, and has no pool"));
     }
     for (id, was) in &was.branches {
@@ -136,7 +142,7 @@ fn of_pool(id: ListenerId, was: &PoolBranch, is: &PoolBranch, found: &mut Vec<St
 }
 
 /// Those that fail their probes, by the port that they serve; and how many there are.
-pub(super) fn down(balancer: &Balancer) -> BTreeMap<ListenerId, (Vec<String>, usize)> {
+pub(super) fn down(balancer: &ObservedLoadBalancer) -> BTreeMap<ListenerId, (Vec<String>, usize)> {
     let pools = balancer.branches.iter().filter_map(|(id, it)| Some((*id, it.pool.as_ref()?)));
     pools
         .map(|(id, pool)| {

@@ -47,7 +47,7 @@ impl Octavia {
             self.abandon(unit, id, observed);
             return Ok(());
         }
-        if let (Step::RemoveDouble(id), false) = (step, self.cascades()) {
+        if let (Step::RemoveDuplicateLoadBalancer(id), false) = (step, self.cascades()) {
             return Box::pin(self.delete_double(joined, id, observed)).await;
         }
         let closes = observed.closes(step);

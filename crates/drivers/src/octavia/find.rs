@@ -23,7 +23,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    admission::{self, On},
+    admission::{self, MembershipEvidence},
     named::all_named,
     names::Cluster,
     shared::{self, Marks, Shared},
@@ -33,7 +33,7 @@ use super::{
 };
 
 /// What a Service wants, as far as it tells which load balancer it had before us.
-pub(super) struct Sought<'w> {
+pub(super) struct LoadBalancerSearch<'w> {
     owner: Owner,
     wish: &'w Wish,
     named: Option<NamedLoadBalancer>,
@@ -44,12 +44,12 @@ pub(super) struct Sought<'w> {
     former: Option<&'w RemovedOwner>,
 }
 
-pub(super) enum Found {
+pub(super) enum SearchResult {
     There {
         it: Box<LoadBalancer>,
         /// Left of a request that was done after nobody waited for it any more.
         doubles: Vec<Id<LoadBalancer>>,
-        why: Why,
+        why: OwnershipEvidence,
     },
     Nothing,
     /// Only its user can say.
@@ -58,7 +58,7 @@ pub(super) enum Found {
 
 /// What tells that it is this Service's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum OwnershipEvidence {
     Tags,
     /// Those of a guest.
     GuestTags,
@@ -69,16 +69,16 @@ pub(super) enum Why {
     Invitation,
 }
 
-impl Why {
+impl OwnershipEvidence {
     pub(super) fn is_guest(self) -> bool {
-        matches!(self, Why::GuestTags | Why::Invitation)
+        matches!(self, OwnershipEvidence::GuestTags | OwnershipEvidence::Invitation)
     }
 }
 
-impl Sought<'_> {
-    pub(super) fn of(owner: Owner, wish: &Wish) -> Sought<'_> {
+impl LoadBalancerSearch<'_> {
+    pub(super) fn of(owner: Owner, wish: &Wish) -> LoadBalancerSearch<'_> {
         let outside = wish.options.cloud.as_ref();
-        Sought {
+        LoadBalancerSearch {
             owner,
             wish,
             named: outside.and_then(|it| it.named.clone()),
@@ -89,8 +89,8 @@ impl Sought<'_> {
     }
 
     /// Of a Service that is deleted, or has another type now.
-    pub(super) fn of_former(owner: Owner, former: &RemovedOwner) -> Sought<'_> {
-        Sought { former: Some(former), ..Sought::of(owner, &former.load_balancer) }
+    pub(super) fn of_former(owner: Owner, former: &RemovedOwner) -> LoadBalancerSearch<'_> {
+        LoadBalancerSearch { former: Some(former), ..LoadBalancerSearch::of(owner, &former.load_balancer) }
     }
 
     pub(super) fn is_former(&self) -> bool {
@@ -159,7 +159,7 @@ impl Sought<'_> {
         cluster: &Cluster,
         marks: &Marks,
         it: &LoadBalancer,
-        on: On,
+        on: MembershipEvidence,
     ) -> Option<Problem> {
         admission::refusal(cluster, marks, &self.owner, self.wish, it, on)
     }
@@ -221,8 +221,8 @@ pub(super) async fn find(
     cloud: &Cloud,
     cluster: &Cluster,
     marks: &Marks,
-    sought: Option<&Sought<'_>>,
-) -> Result<Found, Error> {
+    sought: Option<&LoadBalancerSearch<'_>>,
+) -> Result<SearchResult, Error> {
     let query = Query::all().tagged_any([marks.key(), marks.guest()]);
     let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
     found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
@@ -233,12 +233,16 @@ pub(super) async fn find(
     };
     let published = sought.map(|it| it.published.as_slice()).unwrap_or_default();
     if let Some((it, doubles)) = chosen(first, published) {
-        return Ok(Found::There { it: Box::new(it), doubles, why: Why::Tags });
+        return Ok(SearchResult::There { it: Box::new(it), doubles, why: OwnershipEvidence::Tags });
     }
     if let Some(it) = guest.into_iter().find(|it| marks.is_guest(&it.tags)) {
-        return Ok(Found::There { it: Box::new(it), doubles: Vec::new(), why: Why::GuestTags });
+        return Ok(SearchResult::There {
+            it: Box::new(it),
+            doubles: Vec::new(),
+            why: OwnershipEvidence::GuestTags,
+        });
     }
-    let Some(sought) = sought else { return Ok(Found::Nothing) };
+    let Some(sought) = sought else { return Ok(SearchResult::Nothing) };
     // The other controller asks for what is not there for ever, and the Service never gets one.
     if let Some(word) = shares::word(sought.wish).filter(|_| !sought.is_former()) {
         let tags = [cluster.tag(), shares::tag(word)];
@@ -246,23 +250,29 @@ pub(super) async fn find(
         let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
         found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
         if let Some(it) = found.into_iter().find(stays) {
-            return Ok(Found::There { it: Box::new(it), doubles: Vec::new(), why: Why::Invitation });
+            return Ok(SearchResult::There {
+                it: Box::new(it),
+                doubles: Vec::new(),
+                why: OwnershipEvidence::Invitation,
+            });
         }
     }
     if let Some(named) = &sought.named {
         let mut there = all_named(cloud, named).await?;
         if named.by_name && there.len() != 1 && !sought.is_former() {
-            return Ok(Found::Refused(not_one(sought, named, &there)));
+            return Ok(SearchResult::Refused(not_one(sought, named, &there)));
         }
         let it = there.pop().filter(|_| there.is_empty());
-        if let Some(found) = it.and_then(|it| judged(cluster, sought, marks, it, Why::Annotation)) {
+        if let Some(found) =
+            it.and_then(|it| judged(cluster, sought, marks, it, OwnershipEvidence::Annotation))
+        {
             return Ok(found);
         }
     }
     for ip in &sought.published {
         if let Some(it) = by_address(cloud, *ip).await?
             && cluster_of(&it).is_none()
-            && let Some(found) = judged(cluster, sought, marks, it, Why::Status)
+            && let Some(found) = judged(cluster, sought, marks, it, OwnershipEvidence::Status)
         {
             return Ok(found);
         }
@@ -271,40 +281,40 @@ pub(super) async fn find(
     for name in names {
         let named = cloud.all::<LoadBalancer>().list::<LoadBalancer>(Query::named(&name)).await?;
         if let Some(it) = named.into_iter().find(|it| cluster_of(it).is_none() && stays(it)) {
-            return Ok(Found::Refused(by_name_alone(sought, &it)));
+            return Ok(SearchResult::Refused(by_name_alone(sought, &it)));
         }
     }
-    Ok(Found::Nothing)
+    Ok(SearchResult::Nothing)
 }
 
 /// Nothing, where it is none of a Service that is deleted.
 fn judged(
     cluster: &Cluster,
-    sought: &Sought<'_>,
+    sought: &LoadBalancerSearch<'_>,
     marks: &Marks,
     it: LoadBalancer,
-    why: Why,
-) -> Option<Found> {
+    why: OwnershipEvidence,
+) -> Option<SearchResult> {
     let is_its = names(cluster, &sought.owner).contains(&it.name) && cluster_of(&it).is_none();
     let address = it.vip_address.is_some_and(|it| sought.published.contains(&it));
-    let there = |it, why| Found::There { it: Box::new(it), doubles: Vec::new(), why };
+    let there = |it, why| SearchResult::There { it: Box::new(it), doubles: Vec::new(), why };
     Some(match why {
-        _ if is_its && address => there(it, Why::Status),
+        _ if is_its && address => there(it, OwnershipEvidence::Status),
         _ if is_its => there(it, why),
-        Why::Annotation if sought.is_former() => {
+        OwnershipEvidence::Annotation if sought.is_former() => {
             // Each has its own name among its tags; there it is no sharer's mark.
             let is_of_others = cluster_of(&it).is_some_and(|uid| *uid != *cluster.uid);
             let shares = !is_of_others && it.name != marks.name() && marks.is_named(&it.tags);
-            return shares.then(|| there(it, Why::Invitation));
+            return shares.then(|| there(it, OwnershipEvidence::Invitation));
         }
-        Why::Status if sought.is_former() => {
+        OwnershipEvidence::Status if sought.is_former() => {
             let object = sought.owner.object();
             let is_called_alike = it.name.ends_with(&format!("_{}_{}", object.namespace, object.name));
-            let problem = || Found::Refused(of_another_name(cluster, sought, &it));
+            let problem = || SearchResult::Refused(of_another_name(cluster, sought, &it));
             return (is_called_alike && sought.asks()).then(problem);
         }
-        Why::Status => Found::Refused(of_another_name(cluster, sought, &it)),
-        _ => there(it, Why::Invitation),
+        OwnershipEvidence::Status => SearchResult::Refused(of_another_name(cluster, sought, &it)),
+        _ => there(it, OwnershipEvidence::Invitation),
     })
 }
 
@@ -390,7 +400,7 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
 }
 
 /// Nobody knows which is meant, and none is made instead.
-fn not_one(sought: &Sought<'_>, named: &NamedLoadBalancer, there: &[LoadBalancer]) -> Problem {
+fn not_one(sought: &LoadBalancerSearch<'_>, named: &NamedLoadBalancer, there: &[LoadBalancer]) -> Problem {
     let ids: Vec<&str> = there.iter().map(|it| it.id.as_str()).collect();
     let message = match ids.is_empty() {
         true => format!(
@@ -405,7 +415,7 @@ fn not_one(sought: &Sought<'_>, named: &NamedLoadBalancer, there: &[LoadBalancer
     )
 }
 
-fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+fn by_name_alone(sought: &LoadBalancerSearch<'_>, it: &LoadBalancer) -> Problem {
     if sought.is_former() {
         let message = format!(
             "load balancer {} is called {}, as this Service's would be, but no tag, annotation or address shows that it is \
@@ -426,7 +436,7 @@ fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
     ))
 }
 
-fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+fn of_another_name(cluster: &Cluster, sought: &LoadBalancerSearch<'_>, it: &LoadBalancer) -> Problem {
     let object = sought.owner.object();
     let is_called_alike = it.name.ends_with(&format!("_{}_{}", object.namespace, object.name));
     let name = match is_called_alike || cluster.may_tell(&it.name, &sought.owner) {

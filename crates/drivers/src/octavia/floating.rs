@@ -49,7 +49,7 @@ pub(super) fn floating(
             steps.extend(goes.filter(|_| suiting.is_none()));
         }
         (Some(wish), None) => match suiting {
-            Some(stray) => steps.push(Step::Lead(stray.id.clone())),
+            Some(stray) => steps.push(Step::AssociateFloating(stray.id.clone())),
             None => {
                 steps.push(Step::AddFloating(wish.clone()));
                 steps.extend(goes);

@@ -16,9 +16,9 @@ use seaway_openstack::{
 
 use super::{
     Cluster, Joined, Octavia,
-    away::Asker,
+    service_backoffs::Requester,
     shared::Marks,
-    steps::{Balancer, Observed, Step},
+    steps::{Observed, ObservedLoadBalancer, Step},
     wanted::{descriptions_of_floating, tags},
 };
 
@@ -35,7 +35,7 @@ impl Octavia {
             return Ok(());
         }
         let found = their_groups(&joined.cloud, &joined.cluster, unit).await;
-        observed.their_groups = Some(found.map_err(|error| self.failed(&Asker::of(unit), &error))?);
+        observed.their_groups = Some(found.map_err(|error| self.failed(&Requester::of(unit), &error))?);
         Ok(())
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn steps(
     observed: &Observed,
     from: impl Fn(&Observed) -> Vec<Step>,
 ) -> Vec<Step> {
-    let is_adopted = |it: &Balancer| observed.shared.guest || marks.is_first(&it.it.tags);
+    let is_adopted = |it: &ObservedLoadBalancer| observed.shared.guest || marks.is_first(&it.it.tags);
     let (Some(owner), Some(balancer)) =
         (key.owner(), observed.balancer.as_ref().filter(|it| !is_adopted(it)))
     else {

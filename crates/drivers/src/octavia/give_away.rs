@@ -17,7 +17,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    belongings::{Belonging, PATIENCE, Thing},
+    belongings::{Belonging, CloudObject, PATIENCE},
     names::{CLUSTER, Cluster, KEY},
 };
 
@@ -33,7 +33,7 @@ impl GiveAway {
     pub fn of(all: &[Belonging], uid: &str) -> Result<Option<GiveAway>, String> {
         let its = || all.iter().filter(|it| it.service.as_deref() == Some(uid));
         let shared = its().find_map(|it| match &it.thing {
-            Thing::Part(id, _) => Some(id),
+            CloudObject::Part(id, _) => Some(id),
             _ => None,
         });
         if let Some(id) = shared {
@@ -41,7 +41,7 @@ impl GiveAway {
                 "load balancer {id} serves other Services, too: give the Service a load balancer of its own first"
             ));
         }
-        if its().any(|it| matches!(it.thing, Thing::Container(_) | Thing::Secret(_))) {
+        if its().any(|it| matches!(it.thing, CloudObject::Container(_) | CloudObject::Secret(_))) {
             return Err(
                 "the certificate of the Service comes from a Secret, and Seaway deletes the copy in \
                  Barbican once Seaway does not use it any more: first store the certificate in Barbican \
@@ -52,7 +52,7 @@ impl GiveAway {
         }
         let balancers: BTreeSet<&Id<LoadBalancer>> = its()
             .filter_map(|it| match &it.thing {
-                Thing::LoadBalancer(id) => Some(id),
+                CloudObject::LoadBalancer(id) => Some(id),
                 _ => None,
             })
             .collect();
@@ -67,7 +67,7 @@ impl GiveAway {
         let Some(balancer) = balancers.first().copied() else { return Ok(None) };
         let leads = its().filter(|it| it.on.as_ref() == Some(balancer));
         let floating = leads.filter_map(|it| match &it.thing {
-            Thing::FloatingIp(id) => Some(id.clone()),
+            CloudObject::FloatingIp(id) => Some(id.clone()),
             _ => None,
         });
         Ok(Some(GiveAway { balancer: balancer.clone(), floating: floating.collect() }))

@@ -35,8 +35,8 @@ impl Child {
         match step {
             Step::RemoveListener(at) => Some(Child::Listener(balancer.branches.get(at)?.listener.id.clone())),
             Step::RemovePool(at) => Some(Child::Pool(pool(at)?.pool.id.clone())),
-            Step::RemoveLoose(id) => Some(Child::Pool(id.clone())),
-            Step::RemoveTwin(id) => Some(Child::Listener(id.clone())),
+            Step::RemoveUnusedPool(id) => Some(Child::Pool(id.clone())),
+            Step::RemoveDuplicateListener(id) => Some(Child::Listener(id.clone())),
             Step::RemoveMonitor(at) => Some(Child::Monitor(pool(at)?.monitor.as_ref()?.id.clone())),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! One security group for all load balancers of a cluster and a class, at the port of each of its Nodes.
 //!
 //! ```text
-//!     observe ─► the group, found by its description; the ports that have it; where new Nodes are plugged in (plugs.rs)
+//!     observe ─► the group, found by its description; the ports that have it; the Neutron ports of new Nodes (neutron_ports.rs)
 //!     steps   ─► pure (steps.rs), from whom Nodes should let in (rules.rs)
 //!     apply   ─► one call; a port is changed only as it was when it was read
 //! ```
@@ -9,7 +9,7 @@
 //! these words is never touched.
 
 mod made;
-pub(super) mod plugs;
+pub(super) mod neutron_ports;
 mod read;
 mod removals;
 pub mod rules;
@@ -28,14 +28,14 @@ use seaway_openstack::{Service, neutron::NewSecurityGroup};
 
 use self::{
     made::by_those_who_made,
-    plugs::{Plug, named},
+    neutron_ports::{NodeNeutronPort, named},
     steps::{Part, Wanted, steps},
 };
 pub use self::{
     steps::{Observed, Step},
     theirs::later,
 };
-use super::{AUDIT, Cluster, Octavia, away::Asker, names::shortened};
+use super::{AUDIT, Cluster, Octavia, names::shortened, service_backoffs::Requester};
 
 /// A Node that is nowhere may only be on its way.
 const SOON: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ const SOON: Duration = Duration::from_secs(30);
 const LATER: Duration = Duration::from_secs(60);
 
 /// What is known of a group.
-pub(super) struct Known {
+pub(super) struct LastGroupObservation {
     there: Observed,
     /// When it was read, on the cloud's clock.
     at: std::time::Instant,
@@ -78,7 +78,7 @@ impl Groups {
 
     /// The group of a class, if there is one, whoever wants it; one list.
     pub async fn survey(&self, cloud: &Name, class: &Name) -> Result<Option<Unit>, Failure> {
-        let asker = Asker::audit();
+        let asker = Requester::audit();
         let joined = self.0.joined(&asker).await?;
         self.0.ask(&asker)?;
         let description = joined.cluster.group_description(class);
@@ -91,7 +91,7 @@ impl Groups {
     fn keep(&self, unit: &Unit, there: Option<(Observed, std::time::Instant)>) {
         let mut known = self.0.groups();
         match there {
-            Some((there, at)) => known.insert(unit.clone(), Known { there, at }),
+            Some((there, at)) => known.insert(unit.clone(), LastGroupObservation { there, at }),
             None => known.remove(unit),
         };
     }
@@ -150,7 +150,9 @@ impl Driver for Groups {
             };
             there.refused.clear();
             // What was not found may be there by now.
-            there.plugs.retain(|_, it| matches!(it, Plug::At(_) | Plug::Open(_) | Plug::Elsewhere));
+            there.neutron_ports.retain(|_, it| {
+                matches!(it, NodeNeutronPort::At(_) | NodeNeutronPort::Open(_) | NodeNeutronPort::Elsewhere)
+            });
             there.made = Box::pin(self.0.made(joined, cloud, desired, &there.made)).await?;
             if let Desired::SecurityGroup(group) = desired {
                 read::complete(&joined.cloud, group, &mut there).await?;
@@ -159,7 +161,7 @@ impl Driver for Groups {
         };
         let (mut there, at) = looked.await.map_err(|error| self.0.failed(&asker, &error))?;
         if at == now {
-            self.0.away.is_back(Service::Network);
+            self.0.backoffs.is_back(Service::Network);
         }
         self.0.mark_ours(&joined.cluster, &mut there.theirs);
         there.class = Some(class.clone());
@@ -182,7 +184,7 @@ impl Driver for Groups {
         let at = self.0.groups().get(unit).map_or_else(|| joined.cloud.clock().now(), |it| it.at);
         match write::write(&joined.cloud, step, there).await {
             Ok(()) => {
-                self.0.away.is_back(Service::Network);
+                self.0.backoffs.is_back(Service::Network);
                 self.0.refusals.passed(unit);
                 self.keep(unit, Some((there.clone(), at)));
                 Ok(())
@@ -230,12 +232,12 @@ fn problems(group: &NodeSecurityGroup, there: &Observed) -> Vec<(Owner, Problem)
     let mut tell = |owner: &Owner, reason, message: String, fix: &str| {
         problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
     };
-    let at = |is: fn(&Plug) -> bool| -> Vec<&Name> {
-        let theirs = group.nodes.iter().filter(|it| there.plugs.get(it).is_some_and(is));
+    let at = |is: fn(&NodeNeutronPort) -> bool| -> Vec<&Name> {
+        let theirs = group.nodes.iter().filter(|it| there.neutron_ports.get(it).is_some_and(is));
         theirs.map(|it| &it.name).collect()
     };
-    let nowhere = at(|it| *it == Plug::Nowhere);
-    let several = at(|it| *it == Plug::Several);
+    let nowhere = at(|it| *it == NodeNeutronPort::Nowhere);
+    let several = at(|it| *it == NodeNeutronPort::Several);
     let refused_at = there.refused.iter().filter_map(|(part, it)| match part {
         Part::Port(_) => Some(it),
         Part::Rules => None,
@@ -309,6 +311,6 @@ fn owners(desired: &Desired) -> Vec<Owner> {
 /// Whoever lets us in, and Neutron; of no other is anything asked here.
 const NEEDS: [Service; 2] = [Service::Identity, Service::Network];
 
-fn asker(unit: &Unit, owners: &[Owner]) -> Asker<'static> {
-    Asker::for_all(unit, owners.to_vec(), &NEEDS)
+fn asker(unit: &Unit, owners: &[Owner]) -> Requester<'static> {
+    Requester::for_all(unit, owners.to_vec(), &NEEDS)
 }

@@ -13,9 +13,9 @@ use seaway_openstack::{Cloud, Error, Service, Versions, survey::Abilities};
 
 use super::{
     Cluster, LOOK, Observed, Octavia,
-    away::{Asker, failure},
     poll::Poll,
-    steps::Balancer,
+    service_backoffs::{Requester, failure},
+    steps::ObservedLoadBalancer,
     tls::Stored,
 };
 
@@ -43,7 +43,7 @@ impl Octavia {
         self.refusals.hurry(self.now());
     }
 
-    pub(super) async fn joined(&self, asker: &Asker<'_>) -> Result<&Joined, Failure> {
+    pub(super) async fn joined(&self, asker: &Requester<'_>) -> Result<&Joined, Failure> {
         let join = || async {
             let (cloud, cluster) = (self.join)().await?;
             let versions = cloud.versions(Service::LoadBalancer).await?;
@@ -54,7 +54,7 @@ impl Octavia {
             // Whoever waited while another tried in vain need not try as well.
             self.ask(&asker.of_any())?;
             let joined = join().await.map_err(|error| self.failed(asker, &error))?;
-            self.away.is_back(Service::LoadBalancer);
+            self.backoffs.is_back(Service::LoadBalancer);
             Ok(joined)
         };
         self.joined.get_or_try_init(first).await
@@ -62,7 +62,7 @@ impl Octavia {
 
     /// What its provider can do: of one that is there, the one that made it. Before the cloud was asked, what its name
     /// alone tells.
-    pub(super) fn abilities(&self, wish: &Wish, there: Option<&Balancer>) -> Abilities {
+    pub(super) fn abilities(&self, wish: &Wish, there: Option<&ObservedLoadBalancer>) -> Abilities {
         let made = there.and_then(|it| it.it.provider.as_deref());
         let asked = wish.options.cloud.as_ref().and_then(|it| it.provider.as_deref());
         let provider = made.or(asked).unwrap_or(&self.provider);
@@ -79,15 +79,15 @@ impl Octavia {
     }
 
     /// Whether anything is asked of the cloud now.
-    pub(super) fn ask(&self, asker: &Asker<'_>) -> Result<(), Failure> {
-        self.away.still(self.now(), asker).map_or(Ok(()), Err)
+    pub(super) fn ask(&self, asker: &Requester<'_>) -> Result<(), Failure> {
+        self.backoffs.still(self.now(), asker).map_or(Ok(()), Err)
     }
 
-    pub(super) fn failed(&self, asker: &Asker<'_>, error: &Error) -> Failure {
+    pub(super) fn failed(&self, asker: &Requester<'_>, error: &Error) -> Failure {
         let now = self.now();
         if let Some(unit) = asker.unit() {
             self.refusals.note(error, unit, now);
         }
-        self.away.note(error, now, asker).unwrap_or_else(|| failure(error, asker))
+        self.backoffs.note(error, now, asker).unwrap_or_else(|| failure(error, asker))
     }
 }

@@ -1,5 +1,5 @@
-//! One list for all who need it at once. Who asks for it waits for it; who finds that another is asking waits a second,
-//! then does something else first: a slow list delays one worker and not all.
+//! A lock around a list request whose reply several workers need: one of them sends it. A worker that finds the lock taken waits a
+//! second, then does something else first: a slow list delays one worker and not all.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use tokio::{
 /// A list takes a fraction of this.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whose turn it is to ask for a list.
+/// Held by the worker that sends the list request.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<()>);
+pub(super) struct ListRequestLock(Mutex<()>);
 
-/// Another has been asking for longer than one waits.
+/// The lock was not free in time.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Late;
+pub(super) struct ListRequestTimeout;
 
-impl Turns {
+impl ListRequestLock {
     /// Held while the list is asked for. Look again at what is kept then: another may have asked meanwhile.
-    pub(super) async fn take(&self) -> Result<MutexGuard<'_, ()>, Late> {
-        timeout(PATIENCE, self.0.lock()).await.map_err(|_| Late)
+    pub(super) async fn take(&self) -> Result<MutexGuard<'_, ()>, ListRequestTimeout> {
+        timeout(PATIENCE, self.0.lock()).await.map_err(|_| ListRequestTimeout)
     }
 }
 
-impl From<Late> for Failure {
-    fn from(Late: Late) -> Failure {
+impl From<ListRequestTimeout> for Failure {
+    fn from(ListRequestTimeout: ListRequestTimeout) -> Failure {
         Failure::wait(
             "waiting for a slow list request to OpenStack that another load balancer has in flight"
                 .to_owned(),

@@ -10,17 +10,17 @@ use seaway_openstack::{
 };
 
 use super::{
-    Joined, Known, LOOK, Octavia,
-    away::Asker,
-    find::Sought,
+    Joined, LOOK, LastObservation, Octavia,
+    find::LoadBalancerSearch,
     is_paused,
     monitors::to_weigh,
     names::Cluster,
-    poll::Found,
+    poll::PolledStatus,
     read::{self, Read},
+    service_backoffs::Requester,
     shared::{divide, marks},
     steps::Observed,
-    survey::{FRESH, Seen, Survey},
+    survey::{FRESH, ListedLoadBalancer, Survey},
     tls,
 };
 
@@ -35,7 +35,7 @@ impl Octavia {
         let sought = sought(key, desired);
         let Some(marks) = marks(&joined.cluster, key) else { return Ok(Observed::default()) };
         let read = read::read(&joined.cloud, &joined.cluster, key, &marks, sought.as_ref()).await;
-        let failed = |error: Error| self.failed(&Asker::of(unit), &error);
+        let failed = |error: Error| self.failed(&Requester::of(unit), &error);
         match (read.map_err(failed)?, key) {
             (Read::Seen(observed), _) => self.certified(joined, unit, key, desired, *observed).await,
             (Read::Refused(problem), LbKey::Of(owner)) => {
@@ -45,7 +45,7 @@ impl Octavia {
                 if let Desired::LoadBalancer(wish) = desired
                     && let Some(named) = wish.options.cloud.as_ref().and_then(|it| it.named.as_ref())
                 {
-                    self.crowded.waits(unit, &named.id);
+                    self.busy_load_balancers.waits(unit, &named.id);
                 }
                 Err(Failure::User(vec![(owner.clone(), problem)]))
             }
@@ -60,7 +60,7 @@ impl Octavia {
         key: &LbKey,
         desired: &Desired,
     ) -> Result<Observed, Failure> {
-        let failed = |error: Error| self.failed(&Asker::of(unit), &error);
+        let failed = |error: Error| self.failed(&Requester::of(unit), &error);
         let known = self.known().get(unit).cloned();
         let now = joined.cloud.clock().now();
         let Some(mut known) = known else {
@@ -70,11 +70,11 @@ impl Octavia {
                     LOOK,
                 ));
             }
-            self.ask(&Asker::of(unit))?;
+            self.ask(&Requester::of(unit))?;
             self.past(unit, |past| past.removed.clear());
             let observed = self.first_look(joined, unit, key, desired).await?;
-            self.away.is_back(Service::LoadBalancer);
-            self.known().insert(unit.clone(), Known::of(observed.clone(), now));
+            self.backoffs.is_back(Service::LoadBalancer);
+            self.known().insert(unit.clone(), LastObservation::of(observed.clone(), now));
             return Ok(observed);
         };
         if desired.is_absent()
@@ -93,7 +93,7 @@ impl Octavia {
                 if balancer.it.tags.contains(&ours) && !now.tags.contains(&ours) {
                     // Whoever took our tags off has it now. What is ours beside it is found as after a restart.
                     let observed = self.read(joined, unit, key, desired).await?;
-                    self.known().insert(unit.clone(), Known::of(observed.clone(), asked));
+                    self.known().insert(unit.clone(), LastObservation::of(observed.clone(), asked));
                     return Ok(observed);
                 }
                 balancer.it = now;
@@ -109,18 +109,23 @@ impl Octavia {
         if known.observed.is_pending()
             && let Some(balancer) = &mut known.observed.balancer
         {
-            self.ask(&Asker::of(unit))?;
+            self.ask(&Requester::of(unit))?;
             let found = joined.poll.of(&balancer.it, known.since).await.map_err(failed)?;
-            self.away.is_back(Service::LoadBalancer);
+            self.backoffs.is_back(Service::LoadBalancer);
             match found {
-                Found::Unknown => {}
-                Found::There(told) if self.is_going(&balancer.it.id, &told, joined.cloud.clock().now()) => {}
-                Found::Gone if alone && balancer.it.provisioning_status == Provisioning::PendingDelete => {
+                PolledStatus::Unknown => {}
+                PolledStatus::There(told)
+                    if self.is_going(&balancer.it.id, &told, joined.cloud.clock().now()) => {}
+                PolledStatus::Gone
+                    if alone && balancer.it.provisioning_status == Provisioning::PendingDelete =>
+                {
                     known.observed = known.observed.gone();
                 }
                 // Somebody else took it, or its floating IP was left: what it had is looked for.
-                Found::Gone => known.observed = self.left(joined, unit, key, desired, known.observed).await?,
-                Found::There(status) => {
+                PolledStatus::Gone => {
+                    known.observed = self.read_leftovers(joined, unit, key, desired, known.observed).await?
+                }
+                PolledStatus::There(status) => {
                     balancer.it.provisioning_status = status.provisioning_status;
                     balancer.it.operating_status = status.operating_status;
                     balancer.it.updated_at = status.updated_at;
@@ -140,7 +145,7 @@ impl Octavia {
         if is_ready && !desired.is_absent() && Box::pin(self.came_back(joined, unit)).await.map_err(failed)? {
             let observed = self.read(joined, unit, key, desired).await?;
             let now = joined.cloud.clock().now();
-            self.known().insert(unit.clone(), Known::of(observed.clone(), now));
+            self.known().insert(unit.clone(), LastObservation::of(observed.clone(), now));
             return Ok(observed);
         }
         Ok(known.observed)
@@ -154,20 +159,20 @@ impl Octavia {
         key: &LbKey,
         desired: &Desired,
     ) -> Result<Observed, Failure> {
-        let failed = |error: Error| self.failed(&Asker::of(unit), &error);
+        let failed = |error: Error| self.failed(&Requester::of(unit), &error);
         let survey = self.surveyed.young(&joined.cloud, &joined.cluster).await?.map_err(failed)?;
         let unsure = self.past(unit, |past| past.unsure).is_some_and(|it| it >= survey.at)
             || self.surveyed.is_late(unit, &survey);
         self.note_replaced(&joined.cluster, unit, key, &survey);
         let published = sought(key, desired).map(|it| it.published().to_vec()).unwrap_or_default();
         match survey.of(&joined.cluster, key, &published) {
-            Seen::Whole(mut observed, _) if !unsure && !observed.is_pending() => {
+            ListedLoadBalancer::Whole(mut observed, _) if !unsure && !observed.is_pending() => {
                 parted(&joined.cluster, key, &mut observed, false);
                 read::seat(&joined.cloud, &mut observed).await.map_err(failed)?;
                 observed.stray = survey.stray(&joined.cluster, key).cloned();
                 self.certified(joined, unit, key, desired, *observed).await
             }
-            Seen::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {
+            ListedLoadBalancer::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {
                 let stray = survey.stray(&joined.cluster, key).cloned();
                 let observed = Observed { stray, ..Observed::default() };
                 self.certified(joined, unit, key, desired, observed).await
@@ -193,7 +198,7 @@ impl Octavia {
     }
 
     /// What is left of one that is gone.
-    async fn left(
+    async fn read_leftovers(
         &self,
         joined: &Joined,
         unit: &Unit,
@@ -212,7 +217,7 @@ impl Octavia {
         if let Some(stray) = left.stray.take() {
             let found = joined.cloud.all::<FloatingIp>().find::<FloatingIp>(&stray.id).await;
             left.stray = found
-                .map_err(|error| self.failed(&Asker::of(unit), &error))?
+                .map_err(|error| self.failed(&Requester::of(unit), &error))?
                 .filter(|it| it.port_id.is_none());
         }
         Ok(Observed { kept: now.kept, ..left })
@@ -234,7 +239,7 @@ impl Octavia {
             return Ok(());
         }
         let read = read::weigh(&joined.cloud, observed, |id, _| of.contains(id)).await;
-        read.map_err(|error| self.failed(&Asker::of(unit), &error))?;
+        read.map_err(|error| self.failed(&Requester::of(unit), &error))?;
         self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
         Ok(())
     }
@@ -262,7 +267,7 @@ impl Octavia {
         }
         match joined.stored.kept(&joined.cloud, &begin).await? {
             Ok(kept) => observed.kept = kept,
-            Err(error) if is_kept => return Err(self.failed(&Asker::of(unit), &error)),
+            Err(error) if is_kept => return Err(self.failed(&Requester::of(unit), &error)),
             // That can be told later.
             Err(_) => return Ok(observed),
         }
@@ -290,10 +295,12 @@ pub(super) fn parted(cluster: &Cluster, key: &LbKey, observed: &mut Observed, gu
     }
 }
 
-fn sought<'w>(key: &LbKey, desired: &'w Desired) -> Option<Sought<'w>> {
+fn sought<'w>(key: &LbKey, desired: &'w Desired) -> Option<LoadBalancerSearch<'w>> {
     match (desired, key) {
-        (Desired::LoadBalancer(wish), LbKey::Of(owner)) => Some(Sought::of(owner.clone(), wish)),
-        (Desired::Removed(former), LbKey::Of(owner)) => Some(Sought::of_former(owner.clone(), former)),
+        (Desired::LoadBalancer(wish), LbKey::Of(owner)) => Some(LoadBalancerSearch::of(owner.clone(), wish)),
+        (Desired::Removed(former), LbKey::Of(owner)) => {
+            Some(LoadBalancerSearch::of_former(owner.clone(), former))
+        }
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use seaway_openstack::{Error, neutron::Port, resource::Query};
 
 use super::{
     Joined, Octavia,
-    mend::Mend,
+    repair::RepairAction,
     steps::{Observed, Step},
 };
 
@@ -28,7 +28,9 @@ impl Octavia {
         let (Some(port), Some(network)) = (&balancer.it.vip_port_id, &balancer.it.vip_network_id) else {
             return;
         };
-        if !matches!(step, Step::AddFloating(_) | Step::Lead(_)) || !error.message().contains(port.as_str()) {
+        if !matches!(step, Step::AddFloating(_) | Step::AssociateFloating(_))
+            || !error.message().contains(port.as_str())
+        {
             return;
         }
         let ports = joined.cloud.all::<Port>().list::<Port>(Query::all().with("network_id", network)).await;
@@ -47,7 +49,7 @@ impl Octavia {
             && !is_shared
             && without.is_some_and(|id| observed.balancer.as_ref().is_some_and(|it| it.it.id == id))
         {
-            observed.mend = Some(Mend::Remake { why: WHY, by_default: true });
+            observed.repair = Some(RepairAction::Remake { why: WHY, by_default: true });
         }
     }
 }

@@ -8,7 +8,7 @@ use seaway_openstack::{
 
 use super::{
     seats::terms_of,
-    steps::{Balancer, PoolBranch, Step, named},
+    steps::{ObservedLoadBalancer, PoolBranch, Step, named},
     wanted::{Wanted, WantedListener},
 };
 
@@ -39,7 +39,7 @@ pub(super) fn of_monitor(
 
 /// Pools whose members' weights and ports have to be known before anything is written: a monitor is to be, or asks them
 /// elsewhere than where they serve. Status trees do not tell them.
-pub(super) fn to_weigh(wanted: &Wanted, balancer: &Balancer) -> Vec<ListenerId> {
+pub(super) fn to_weigh(wanted: &Wanted, balancer: &ObservedLoadBalancer) -> Vec<ListenerId> {
     let is_unknown = |(id, wish): (&ListenerId, &WantedListener)| {
         let there = balancer.branches.get(id)?.pool.as_ref()?;
         let monitor = of_monitor(*id, wish, there, &|_| String::new());

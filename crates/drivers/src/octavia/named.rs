@@ -9,7 +9,7 @@ use seaway_openstack::{
     resource::{Id, Query},
 };
 
-use super::{Joined, Octavia, admission, away::Asker, steps::Observed};
+use super::{Joined, Octavia, admission, service_backoffs::Requester, steps::Observed};
 
 impl Octavia {
     /// Whether it is there, of one that is neither its own nor the one it is a guest of; asked once as long as that is known.
@@ -30,7 +30,7 @@ impl Octavia {
             return Ok(());
         }
         let there = all_named(&joined.cloud, named).await;
-        let there = there.map_err(|error| self.failed(&Asker::of(unit), &error))?;
+        let there = there.map_err(|error| self.failed(&Requester::of(unit), &error))?;
         // Of several that are called so nobody knows which is meant.
         let is_there = there.len() == 1;
         if observed.shared.guest {

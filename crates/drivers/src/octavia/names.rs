@@ -188,6 +188,22 @@ pub fn number_in(name: &str, kind: &str) -> Option<usize> {
     name.strip_prefix(kind)?.strip_prefix('_')?.split_once('_')?.0.parse().ok()
 }
 
+/// The numbers in the names of listeners: a new listener gets one that no other has.
+pub(super) struct ListenerNumbers(BTreeSet<usize>);
+
+impl ListenerNumbers {
+    pub(super) fn of<'n>(names: impl Iterator<Item = &'n String>) -> ListenerNumbers {
+        ListenerNumbers(names.filter_map(|it| number_in(it, "listener")).collect())
+    }
+
+    pub(super) fn free(&mut self, wish: usize) -> usize {
+        let free =
+            if self.0.contains(&wish) { (0..).find(|it| !self.0.contains(it)).unwrap_or(wish) } else { wish };
+        self.0.insert(free);
+        free
+    }
+}
+
 fn uid_of(owner: &Owner) -> &Name {
     match owner {
         Owner::Object { uid, .. } => uid,

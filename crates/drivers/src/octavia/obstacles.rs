@@ -10,8 +10,8 @@ use seaway_openstack::{
 };
 
 use super::{
-    Joined, Octavia, away::Asker, first_owner, is_paused, mend::Mend, place::cidr, shared::marks,
-    steps::Observed,
+    Joined, Octavia, first_owner, is_paused, place::cidr, repair::RepairAction, service_backoffs::Requester,
+    shared::marks, steps::Observed,
 };
 
 impl Octavia {
@@ -28,13 +28,13 @@ impl Octavia {
         let Some(balancer) = &observed.balancer else {
             return match first_owner(key, desired) {
                 Some(owner) if !is_paused(desired) && !observed.needless => {
-                    self.has_room(joined, unit, &owner, &wanted, observed).await
+                    self.check_quota(joined, unit, &owner, &wanted, observed).await
                 }
                 _ => Ok(()),
             };
         };
         let serves = balancer.it.provisioning_status == Provisioning::Active;
-        if !serves || !matches!(observed.mend, Some(Mend::Remake { .. })) {
+        if !serves || !matches!(observed.repair, Some(RepairAction::Remake { .. })) {
             return Ok(());
         }
         let is_alone = marks(&joined.cluster, key).is_none_or(|it| it.others(&balancer.it).next().is_none());
@@ -42,9 +42,9 @@ impl Octavia {
             true => obstacle(&joined.cloud, &wanted.balancer, &balancer.it).await,
             false => Ok(Some("other Services use this load balancer".to_owned())),
         };
-        observed.stays = stays.map_err(|error| self.failed(&Asker::of(unit), &error))?;
+        observed.stays = stays.map_err(|error| self.failed(&Requester::of(unit), &error))?;
         if observed.stays.is_some() {
-            observed.mend = None;
+            observed.repair = None;
         }
         Ok(())
     }

@@ -20,13 +20,13 @@ use seaway_openstack::survey::{Abilities, Ability};
 use super::{
     AUDIT, Joined, LOOK, Octavia,
     adopted::is_adopted,
-    away::Asker,
     place,
-    steps::{Balancer, Observed},
+    service_backoffs::Requester,
+    steps::{Observed, ObservedLoadBalancer},
 };
 
 /// Whether one of a second family is to be there.
-enum Need {
+enum SecondFamilyRequirement {
     Yes,
     No,
     /// Not before its Service asks for it.
@@ -134,12 +134,12 @@ impl Octavia {
         let is_there = observed.balancer.is_some();
         observed.unrequested = false;
         observed.needless = match self.needs_second(unit, desired, is_there) {
-            Some(Need::No) => true,
-            Some(Need::Unrequested) => {
+            Some(SecondFamilyRequirement::No) => true,
+            Some(SecondFamilyRequirement::Unrequested) => {
                 observed.unrequested = true;
                 true
             }
-            Some(Need::Yes) => false,
+            Some(SecondFamilyRequirement::Yes) => false,
             None if observed.balancer.is_some() => false,
             None => {
                 let why = "the first load balancer does not exist yet; once it does, Seaway decides whether a second one is needed".to_owned();
@@ -152,7 +152,7 @@ impl Octavia {
                 _ => None,
             };
             let placed = place::placed(&joined.cloud, wish, second).await;
-            let failed = |error| self.failed(&Asker::of(unit), &error);
+            let failed = |error| self.failed(&Requester::of(unit), &error);
             match (placed.map_err(failed)?, second) {
                 (Ok(mut placed), None) => {
                     placed.second.take_if(|_| !self.abilities(wish, None).has(Ability::AdditionalVips));
@@ -178,28 +178,39 @@ impl Octavia {
 
     /// Whether one of a second family is to be there. Nothing, where that follows from its first, which is not known yet.
     /// `is_there`: one that was made stays, whatever is asked for by now.
-    fn needs_second(&self, unit: &Unit, desired: &Desired, is_there: bool) -> Option<Need> {
+    fn needs_second(
+        &self,
+        unit: &Unit,
+        desired: &Desired,
+        is_there: bool,
+    ) -> Option<SecondFamilyRequirement> {
         let (Unit::LoadBalancer(_, LbKey::Second(..)), Desired::LoadBalancer(wish)) = (unit, desired) else {
-            return Some(Need::Yes);
+            return Some(SecondFamilyRequirement::Yes);
         };
-        let Some(outside) = &wish.options.cloud else { return Some(Need::No) };
+        let Some(outside) = &wish.options.cloud else { return Some(SecondFamilyRequirement::No) };
         if outside.port.is_some() {
-            return Some(Need::No);
+            return Some(SecondFamilyRequirement::No);
         }
         // One that it names may be its own, or another's.
         if (outside.named.is_some() || outside.group.is_some()) && self.is_guest(unit)? {
-            return Some(Need::No);
+            return Some(SecondFamilyRequirement::No);
         }
         // Nothing else tells of one that another controller made.
         let may_be_adopted = outside.named.is_some() || !outside.published.is_empty();
         let is_asked = is_there || outside.explicit.second_family || !may_be_adopted;
         if !is_asked && self.of_first(unit, |it| is_adopted(it) && it.it.additional_vips.is_empty())? {
-            return Some(Need::Unrequested);
+            return Some(SecondFamilyRequirement::Unrequested);
         }
         if !self.abilities(wish, None).has(Ability::AdditionalVips) {
-            return Some(Need::Yes);
+            return Some(SecondFamilyRequirement::Yes);
         }
-        self.of_first(unit, |it| if it.it.additional_vips.is_empty() { Need::Yes } else { Need::No })
+        self.of_first(unit, |it| {
+            if it.it.additional_vips.is_empty() {
+                SecondFamilyRequirement::Yes
+            } else {
+                SecondFamilyRequirement::No
+            }
+        })
     }
 
     /// Whether what it is the second of is there.
@@ -207,7 +218,7 @@ impl Octavia {
         self.of_first(unit, |_| ()).is_some()
     }
 
-    fn of_first<T>(&self, unit: &Unit, tell: impl FnOnce(&Balancer) -> T) -> Option<T> {
+    fn of_first<T>(&self, unit: &Unit, tell: impl FnOnce(&ObservedLoadBalancer) -> T) -> Option<T> {
         self.known().get(&first_of(unit)?)?.observed.balancer.as_ref().map(tell)
     }
 

@@ -234,7 +234,7 @@ fn at(step: &Step) -> Option<(ListenerId, bool)> {
         | Step::ChangeListener(id, _)
         | Step::AddPool(id, _)
         | Step::AddSpare(id, _)
-        | Step::Turn(id)
+        | Step::SwitchListenerPool(id)
         | Step::ChangePool(id, _)
         | Step::AddMonitor(id, _)
         | Step::ChangeMonitor(id, _)

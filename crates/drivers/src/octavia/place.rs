@@ -19,10 +19,10 @@ use seaway_openstack::{
 
 use super::{
     affinity::OVN,
-    groups::plugs::{Plug, named, plugs},
-    steps::{Balancer, Observed},
+    groups::neutron_ports::{NodeNeutronPort, find_neutron_ports, named},
+    steps::{Observed, ObservedLoadBalancer},
+    subnet_reachability::{SubnetReachability, Way},
     wanted::{Wanted, is_inside},
-    ways::{Way, Ways},
 };
 
 /// What was found of a load balancer that is not there yet.
@@ -98,7 +98,8 @@ pub(super) async fn placed(
     placed.say(outside, of);
     if let Some(at) = placed.from.clone().or(at) {
         let way = (at, members(wish, of));
-        placed.lost = Ways::read(cloud, std::slice::from_ref(&way)).await?.lost(&way, placed.picked);
+        placed.lost =
+            SubnetReachability::read(cloud, std::slice::from_ref(&way)).await?.lost(&way, placed.picked);
     }
     Ok(Ok(placed))
 }
@@ -124,7 +125,7 @@ impl Placed {
     }
 
     /// From where its members are to be reached, those of each family for themselves.
-    pub(super) fn ways(&self, it: &Balancer) -> Vec<Way> {
+    pub(super) fn ways(&self, it: &ObservedLoadBalancer) -> Vec<Way> {
         let pools = it.branches.values().filter_map(|it| it.pool.as_ref());
         let members: BTreeSet<IpAddr> = pools.flat_map(|it| it.members.keys()).map(|it| it.ip()).collect();
         let first = it.it.vip_address.map(|ip| (ip, self.from.as_ref().or(it.it.vip_subnet_id.as_ref())));
@@ -173,7 +174,7 @@ pub(super) fn fill(wanted: &mut Wanted, placed: &Placed) {
 
 /// OVN looks for members in the subnet of the VIP alone. It refuses a write that has one of the other family and does not name
 /// its subnet: that of the second VIP.
-pub(super) fn name_subnets(wanted: &mut Wanted, it: &Balancer) {
+pub(super) fn name_subnets(wanted: &mut Wanted, it: &ObservedLoadBalancer) {
     if it.it.provider.as_deref() != Some(OVN) {
         return;
     }
@@ -189,11 +190,11 @@ pub(super) fn name_subnets(wanted: &mut Wanted, it: &Balancer) {
 
 /// Its owners are told, who can name a place.
 pub(super) fn failed(wish: &Wish, (message, fix): &Nowhere) -> Failure {
-    Failure::User(owners(wish).map(|owner| told_to(owner, message.clone(), fix)).collect())
+    Failure::User(owners(wish).map(|owner| problem_for(owner, message.clone(), fix)).collect())
 }
 
 /// Where it is reached: the outside by a floating IP, if there is one for its family.
-pub(super) fn addresses(wish: &Wish, it: &Balancer, observed: &Observed) -> Vec<IpAddr> {
+pub(super) fn addresses(wish: &Wish, it: &ObservedLoadBalancer, observed: &Observed) -> Vec<IpAddr> {
     let usual = CloudOptions::default();
     let outside = wish.options.cloud.as_ref().unwrap_or(&usual);
     let is_v6 = |ip: &IpAddr| Family::of(*ip) == Family::V6;
@@ -210,14 +211,14 @@ pub(super) fn addresses(wish: &Wish, it: &Balancer, observed: &Observed) -> Vec<
 }
 
 /// What is wrong with where it is.
-pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, Problem)> {
+pub(super) fn told(wish: &Wish, it: &ObservedLoadBalancer, placed: &Placed) -> Vec<(Owner, Problem)> {
     let mut told = Vec::new();
     let both = wish.options.cloud.as_ref().is_some_and(|it| it.both);
     for owner in owners(wish) {
         if let Some(lost) = &placed.lost {
             let fix = "Connect the subnets of the VIP and of the members by a router. Or name the subnet of the members: \
                        member-subnet-id in [LoadBalancer], or the annotation seaway.dev/member-subnet of the Service.";
-            told.push(told_to(owner, lost.clone(), fix));
+            told.push(problem_for(owner, lost.clone(), fix));
         }
         if wish.options.cloud.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
             let message = format!(
@@ -226,14 +227,14 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
                 it.it.id
             );
             let fix = "To recreate it, set seaway.dev/rebuild-on-change: \"true\", with another subnet or with IPv4 first in spec.ipFamilies.";
-            told.push(told_to(owner, message, fix));
+            told.push(problem_for(owner, message, fix));
         }
         if both && it.it.additional_vips.is_empty() {
             let message =
                 "the load balancer of the Service has one address, and can get a second one only when it is \
                  created"
                     .to_owned();
-            told.push(told_to(
+            told.push(problem_for(
                 owner,
                 message,
                 "Delete the Service and create it again, or set spec.ipFamilyPolicy: SingleStack.",
@@ -244,7 +245,7 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
 }
 
 /// A floating IP may lead to it.
-pub(super) fn is_led_to(it: &Balancer) -> bool {
+pub(super) fn is_led_to(it: &ObservedLoadBalancer) -> bool {
     it.it.vip_address.is_none_or(|ip| Family::of(ip) == Family::V4)
 }
 
@@ -252,7 +253,7 @@ fn owners(wish: &Wish) -> impl Iterator<Item = &Owner> {
     wish.listeners.values().map(|it| &it.owner).collect::<BTreeSet<_>>().into_iter()
 }
 
-fn told_to(owner: &Owner, message: String, fix: &str) -> (Owner, Problem) {
+fn problem_for(owner: &Owner, message: String, fix: &str) -> (Owner, Problem) {
     (owner.clone(), Problem::new(owner.object(), Reason::Failed, message).fix(fix))
 }
 
@@ -263,9 +264,9 @@ async fn picked(
     family: Family,
 ) -> Result<Result<Subnet, Nowhere>, Error> {
     let all: Vec<&CloudNode> = nodes.iter().collect();
-    let (found, ports) = plugs(cloud, &all, &BTreeSet::new()).await?;
+    let (found, ports) = find_neutron_ports(cloud, &all, &BTreeSet::new()).await?;
     for node in nodes {
-        let Some(Plug::At(port) | Plug::Open(port)) = found.get(node) else { continue };
+        let Some(NodeNeutronPort::At(port) | NodeNeutronPort::Open(port)) = found.get(node) else { continue };
         let fixed = ports.iter().filter(|it| it.id == *port).flat_map(|it| &it.fixed_ips);
         let its = fixed.filter(|it| {
             it.ip_address.is_some_and(|ip| Family::of(ip) == family && node.addresses.contains(&ip))

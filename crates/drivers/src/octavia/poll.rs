@@ -15,8 +15,8 @@ use seaway_openstack::{
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
+    list_request_lock::PATIENCE,
     moment::{half, later},
-    turns::PATIENCE,
 };
 
 /// The longest time from one list to the next.
@@ -94,7 +94,7 @@ impl List {
     }
 }
 
-pub(super) enum Found {
+pub(super) enum PolledStatus {
     There(BalancerStatus),
     Gone,
     /// There is no list yet that is young enough.
@@ -124,7 +124,7 @@ impl Poll {
     }
 
     /// Of a load balancer that was changed at `since`.
-    pub(super) async fn of(&self, it: &LoadBalancer, since: Instant) -> Result<Found, Error> {
+    pub(super) async fn of(&self, it: &LoadBalancer, since: Instant) -> Result<PolledStatus, Error> {
         if !it.tags.contains(&self.tag) {
             // Another made it, and it is not in our list yet.
             let found = self.cloud.all::<LoadBalancer>().find::<BalancerStatus>(&it.id).await?;
@@ -133,9 +133,11 @@ impl Poll {
             if pace.is_due(now) {
                 pace.saw(now);
             }
-            return Ok(found.map_or(Found::Gone, Found::There));
+            return Ok(found.map_or(PolledStatus::Gone, PolledStatus::There));
         }
-        let Ok(mut last) = timeout(PATIENCE, self.last.lock()).await else { return Ok(Found::Unknown) };
+        let Ok(mut last) = timeout(PATIENCE, self.last.lock()).await else {
+            return Ok(PolledStatus::Unknown);
+        };
         let now = self.cloud.clock().now();
         let is_due = self.pace().is_due(now);
         let list = match &mut *last {
@@ -150,9 +152,9 @@ impl Poll {
             }
         };
         Ok(match list.all.get(&it.id) {
-            _ if list.at <= since => Found::Unknown,
-            Some(status) => Found::There(status.clone()),
-            None => Found::Gone,
+            _ if list.at <= since => PolledStatus::Unknown,
+            Some(status) => PolledStatus::There(status.clone()),
+            None => PolledStatus::Gone,
         })
     }
 }

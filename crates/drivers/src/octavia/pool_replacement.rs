@@ -1,4 +1,4 @@
-//! A pool that takes the place of one that serves is made beside it, with all below it, before anybody is led to it. Pure.
+//! A pool that replaces one in use is made beside it, with members and monitor, before the listener switches to it. Pure.
 //!
 //! ```text
 //!     another protocol of the pool       the new pool · its members · its monitor · the listener turns · the old pool goes
@@ -20,23 +20,23 @@ use super::{
     affinity::{is_of_ovn, lingers},
     names::after_number,
     seats::seats,
-    steps::{Balancer, Branch, PoolBranch, Step, listens, named, new_pool, text},
+    steps::{Branch, ObservedLoadBalancer, PoolBranch, Step, listens, named, new_pool, text},
     tags,
     wanted::{Wanted, WantedListener},
 };
 
 /// Pools that no listener leads to, by their ids, with their names.
-pub type Loose = BTreeMap<Id<Pool>, String>;
+pub type UnusedPools = BTreeMap<Id<Pool>, String>;
 
 /// Listeners without a pool at the port of another, by their ids, with their names. Octavia makes none: on OVN a late status brings
 /// back one that was deleted, after another took its place.
-pub type Twins = BTreeMap<Id<Listener>, String>;
+pub type DuplicateListeners = BTreeMap<Id<Listener>, String>;
 
 /// By what they listen at.
 pub type Branches = BTreeMap<ListenerId, Branch>;
 
-pub(super) fn by_port(all: impl IntoIterator<Item = Branch>) -> (Branches, Twins) {
-    let (mut branches, mut twins) = (Branches::new(), Twins::new());
+pub(super) fn by_port(all: impl IntoIterator<Item = Branch>) -> (Branches, DuplicateListeners) {
+    let (mut branches, mut duplicate_listeners) = (Branches::new(), DuplicateListeners::new());
     for branch in all {
         let at = listens(&branch.listener);
         let (stays, twin) = match branches.remove(&at) {
@@ -46,20 +46,20 @@ pub(super) fn by_port(all: impl IntoIterator<Item = Branch>) -> (Branches, Twins
         };
         // Of two without a pool, it is not known which one is to have it.
         let twin = twin.filter(|_| stays.pool.is_some());
-        twins.extend(twin.map(|it| (it.listener.id, it.listener.name)));
+        duplicate_listeners.extend(twin.map(|it| (it.listener.id, it.listener.name)));
         branches.insert(at, stays);
     }
-    (branches, twins)
+    (branches, duplicate_listeners)
 }
 
 /// Those of this load balancer.
-pub(super) fn loose<'p>(it: &LoadBalancer, pools: impl Iterator<Item = &'p Pool>) -> Loose {
+pub(super) fn unused_pools<'p>(it: &LoadBalancer, pools: impl Iterator<Item = &'p Pool>) -> UnusedPools {
     let below = |pool: &&Pool| it.pools.iter().any(|one| one.id == pool.id) && pool.listeners.is_empty();
     pools.filter(below).map(|it| (it.id.clone(), it.name.clone())).collect()
 }
 
 /// What is left of a turn that did not come to its end. Of one that is taken over just now nothing goes.
-pub(super) fn clear(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
+pub(super) fn clear(wanted: &Wanted, balancer: &ObservedLoadBalancer, steps: &mut Vec<Step>) {
     let own = text(&wanted.balancer.name);
     let marks = match &wanted.balancer.tags {
         Edit::To(tags) => tags::own(tags).is_subset(&balancer.it.tags),
@@ -69,9 +69,10 @@ pub(super) fn clear(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>)
         let whose = after_number(name);
         name.starts_with(kind) && (whose == own || marks && whose == balancer.it.name)
     };
-    let twins = balancer.twins.iter().filter(|(_, name)| is_ours("listener_", name));
-    steps.extend(twins.map(|(id, _)| Step::RemoveTwin(id.clone())));
-    let left = balancer.loose.iter().filter(|(_, name)| is_ours("pool_", name)).map(|(id, _)| id);
+    let duplicate_listeners =
+        balancer.duplicate_listeners.iter().filter(|(_, name)| is_ours("listener_", name));
+    steps.extend(duplicate_listeners.map(|(id, _)| Step::RemoveDuplicateListener(id.clone())));
+    let left = balancer.unused_pools.iter().filter(|(_, name)| is_ours("pool_", name)).map(|(id, _)| id);
     let unused = balancer.spare.iter().filter(|(id, spare)| {
         let Some(wish) = wanted.listeners.get(id) else { return true };
         let there = balancer.branches.get(id);
@@ -79,14 +80,15 @@ pub(super) fn clear(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>)
         !turns || spare.pool.protocol != wish.pool.protocol
     });
     let unused = unused.map(|(_, spare)| &spare.pool.id);
-    steps.extend(left.chain(unused).cloned().map(Step::RemoveLoose));
+    steps.extend(left.chain(unused).cloned().map(Step::RemoveUnusedPool));
 }
 
 /// Nothing of its own stays where a guest was.
-pub(super) fn leave(balancer: &Balancer, own: &str) -> impl Iterator<Item = Step> {
-    let left = balancer.loose.iter().filter(move |(_, name)| after_number(name) == own).map(|(id, _)| id);
+pub(super) fn leave(balancer: &ObservedLoadBalancer, own: &str) -> impl Iterator<Item = Step> {
+    let left =
+        balancer.unused_pools.iter().filter(move |(_, name)| after_number(name) == own).map(|(id, _)| id);
     let spare = balancer.spare.values().map(|it| &it.pool.id);
-    left.chain(spare).cloned().map(Step::RemoveLoose)
+    left.chain(spare).cloned().map(Step::RemoveUnusedPool)
 }
 
 /// The listener that is there serves until another does.
@@ -96,7 +98,7 @@ pub(super) fn takes_its_place(wish: &WantedListener, there: &Branch) -> bool {
 }
 
 /// The listener may stay, its pool may not.
-pub(super) fn another_pool(wish: &WantedListener, there: &Branch, balancer: &Balancer) -> bool {
+pub(super) fn another_pool(wish: &WantedListener, there: &Branch, balancer: &ObservedLoadBalancer) -> bool {
     let other = |it: &PoolBranch| {
         let differs = it.pool.protocol != wish.pool.protocol || lingers(&wish.pool, &it.pool, balancer);
         differs && it.pool.provisioning_status != Provisioning::Error
@@ -121,7 +123,11 @@ fn make(
 }
 
 /// The one that was begun, if it is what is wanted.
-fn begun<'b>(id: ListenerId, wish: &WantedListener, balancer: &'b Balancer) -> Option<&'b PoolBranch> {
+fn begun<'b>(
+    id: ListenerId,
+    wish: &WantedListener,
+    balancer: &'b ObservedLoadBalancer,
+) -> Option<&'b PoolBranch> {
     balancer.spare.get(&id).filter(|it| it.pool.protocol == wish.pool.protocol)
 }
 
@@ -141,7 +147,7 @@ fn watch(
 pub(super) fn turn(
     id: ListenerId,
     wish: &WantedListener,
-    balancer: &Balancer,
+    balancer: &ObservedLoadBalancer,
     old: &PoolBranch,
     name: &impl Fn(&str) -> String,
     steps: &mut Vec<Step>,
@@ -153,8 +159,8 @@ pub(super) fn turn(
     if !is_watched_last {
         watch(id, wish, spare, name, steps);
     }
-    steps.push(Step::Turn(id));
-    steps.push(Step::RemoveLoose(old.pool.id.clone()));
+    steps.push(Step::SwitchListenerPool(id));
+    steps.push(Step::RemoveUnusedPool(old.pool.id.clone()));
     if is_watched_last {
         watch(id, wish, spare, name, steps);
     }
@@ -164,7 +170,7 @@ pub(super) fn turn(
 pub(super) fn replace(
     id: ListenerId,
     wish: &WantedListener,
-    balancer: &Balancer,
+    balancer: &ObservedLoadBalancer,
     name: &impl Fn(&str) -> String,
     steps: &mut Vec<Step>,
 ) {
@@ -181,5 +187,5 @@ pub(super) fn replace(
     steps.extend(there.map(|_| Step::RemoveListener(id)));
     steps.push(Step::AddListener(id, Box::new(listener)));
     let old = there.and_then(|it| it.pool.as_ref());
-    steps.extend(old.map(|it| Step::RemoveLoose(it.pool.id.clone())));
+    steps.extend(old.map(|it| Step::RemoveUnusedPool(it.pool.id.clone())));
 }

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 use seaway_model::{Desired, Unit};
 
-use super::{Octavia, mend::Past, shared::marks, steps::Observed};
+use super::{Octavia, repair::LoadBalancerHistory, shared::marks, steps::Observed};
 
 impl Octavia {
     pub(super) fn begin_preview(&self, unit: &Unit, desired: &Desired) {
@@ -16,7 +16,7 @@ impl Octavia {
             return;
         }
         self.known().remove(unit);
-        let past = Past::of_preview(previewed);
+        let past = LoadBalancerHistory::of_preview(previewed);
         self.past.lock().unwrap_or_else(PoisonError::into_inner).insert(unit.clone(), past);
     }
 

@@ -57,9 +57,9 @@ pub(super) enum Queued {
 
 /// Calls that may not be through.
 #[derive(Default)]
-pub(super) struct Queues(Mutex<HashMap<Id<LoadBalancer>, (Queued, Instant)>>);
+pub(super) struct PendingCalls(Mutex<HashMap<Id<LoadBalancer>, (Queued, Instant)>>);
 
-impl Queues {
+impl PendingCalls {
     fn all(&self) -> MutexGuard<'_, HashMap<Id<LoadBalancer>, (Queued, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl Queued {
             Step::RemovePool(at) => Some(Queued::Deletion(
                 observed.balancer.as_ref()?.branches.get(at)?.pool.as_ref()?.pool.id.clone(),
             )),
-            Step::RemoveLoose(id) => Some(Queued::Deletion(id.clone())),
+            Step::RemoveUnusedPool(id) => Some(Queued::Deletion(id.clone())),
             Step::SetMembers(at, wish) => {
                 let there = &pool(at)?.members;
                 let stays = wish.iter().filter(|it| there.contains_key(&spot(it))).count();

@@ -1,4 +1,4 @@
-//! Whether a project has room for one more load balancer, before anything of it is made.
+//! Whether the quota of the project allows one more load balancer. It is checked before anything of it is made.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -16,34 +16,34 @@ use seaway_openstack::{
 
 use super::{
     Joined, Octavia,
+    list_request_lock::{ListRequestLock, ListRequestTimeout},
     steps::{Observed, Step},
-    survey::{FRESH, Used},
-    turns::{Late, Turns},
+    survey::{FRESH, ObjectCounts},
     wanted::Wanted,
 };
 
 /// Limits change seldom; what is used is counted from the lists and what was made since.
 #[derive(Default)]
 pub(super) struct Quotas {
-    reading: Turns,
-    known: Mutex<Kept>,
+    reading: ListRequestLock,
+    known: Mutex<QuotaCache>,
 }
 
 #[derive(Default)]
-struct Kept {
-    known: Option<Known>,
+struct QuotaCache {
+    known: Option<QuotaReading>,
     /// What was made in all.
-    taken: Taken,
+    taken: CreatedCounts,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Taken {
+struct CreatedCounts {
     ports: u64,
     floating: u64,
 }
 
 #[derive(Clone)]
-struct Known {
+struct QuotaReading {
     at: Instant,
     limits: Limits,
     /// Neutron tells both: how many more there may be.
@@ -55,7 +55,7 @@ struct Known {
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// One kind that is short.
-struct Short {
+struct QuotaShortage {
     what: &'static str,
     limit: u64,
     used: u64,
@@ -65,7 +65,7 @@ struct Short {
 
 impl Octavia {
     /// Refuses what would be refused half-way.
-    pub(super) async fn has_room(
+    pub(super) async fn check_quota(
         &self,
         joined: &Joined,
         unit: &Unit,
@@ -76,7 +76,7 @@ impl Octavia {
         let Some(project) = joined.cloud.session().project.as_ref().map(|it| it.id.clone()) else {
             return Ok(());
         };
-        let needs = Used::by(&wanted.whole());
+        let needs = ObjectCounts::by(&wanted.whole());
         let address =
             wanted.floating.as_ref().is_some_and(|it| it.requested.is_none()) && observed.stray.is_none();
         // Before somebody is refused, what is used is counted anew, unless that was just done.
@@ -92,8 +92,8 @@ impl Octavia {
             }
             if age == FRESH {
                 let what = short.iter().map(|it| it.what).collect::<Vec<_>>().join(", ");
-                self.refusals.no_room(&what, unit, joined.cloud.clock().now());
-                let problem = |it: Short| (owner.clone(), it.problem(owner, &project));
+                self.refusals.note_quota_shortage(&what, unit, joined.cloud.clock().now());
+                let problem = |it: QuotaShortage| (owner.clone(), it.problem(owner, &project));
                 return Err(Failure::User(short.into_iter().map(problem).collect()));
             }
         }
@@ -105,7 +105,7 @@ impl Quotas {
     /// Counted until Neutron is asked again.
     pub(super) fn took(&self, step: &Step) {
         let mut kept = self.kept();
-        let Kept { known, taken } = &mut *kept;
+        let QuotaCache { known, taken } = &mut *kept;
         let mut known = known.as_mut();
         let (left, taken) = match step {
             Step::Create(_) => (known.as_mut().map(|it| &mut it.ports), &mut taken.ports),
@@ -118,7 +118,12 @@ impl Quotas {
         }
     }
 
-    async fn read(&self, cloud: &Cloud, project: &str, age: Duration) -> Result<Known, Late> {
+    async fn read(
+        &self,
+        cloud: &Cloud,
+        project: &str,
+        age: Duration,
+    ) -> Result<QuotaReading, ListRequestTimeout> {
         if let Some(it) = self.within(cloud.clock().now(), age) {
             return Ok(it);
         }
@@ -138,7 +143,7 @@ impl Quotas {
             let used = it.used.saturating_add(it.reserved);
             Some(u64::try_from(it.limit).ok()?.saturating_sub(used).saturating_sub(since))
         };
-        let it = Known {
+        let it = QuotaReading {
             at: now,
             limits: limits.unwrap_or_default(),
             ports: left("port", kept.taken.ports.saturating_sub(before.ports)),
@@ -148,17 +153,17 @@ impl Quotas {
         Ok(it)
     }
 
-    fn within(&self, now: Instant, age: Duration) -> Option<Known> {
+    fn within(&self, now: Instant, age: Duration) -> Option<QuotaReading> {
         self.kept().known.clone().filter(|it| now.saturating_duration_since(it.at) < age)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, QuotaCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
-    fn short(&self, used: Used, needs: Used, address: bool) -> Vec<Short> {
+impl QuotaReading {
+    fn short(&self, used: ObjectCounts, needs: ObjectCounts, address: bool) -> Vec<QuotaShortage> {
         // Each has been written in two ways.
         let kinds = [
             (
@@ -185,7 +190,7 @@ impl Known {
                 names.iter().find_map(|it| self.limits.get(*it)).and_then(|it| u64::try_from(*it).ok());
             let (used, needs) = (used as u64, needs as u64);
             if let Some(limit) = limit.filter(|limit| used.saturating_add(needs) > *limit) {
-                short.push(Short { what, limit, used, needs, option });
+                short.push(QuotaShortage { what, limit, used, needs, option });
             }
         }
         let others = [
@@ -194,16 +199,16 @@ impl Known {
         ];
         for (what, left, option, needs) in others {
             if let Some(left) = left.filter(|left| needs > *left) {
-                short.push(Short { what, limit: left, used: 0, needs, option });
+                short.push(QuotaShortage { what, limit: left, used: 0, needs, option });
             }
         }
         short
     }
 }
 
-impl Short {
+impl QuotaShortage {
     fn problem(&self, owner: &Owner, project: &str) -> Problem {
-        let Short { what, limit, used, needs, option } = self;
+        let QuotaShortage { what, limit, used, needs, option } = self;
         let network = option.starts_with("--");
         let message = match network {
             true => {
@@ -231,12 +236,12 @@ impl Short {
     }
 }
 
-impl Used {
+impl ObjectCounts {
     /// What one takes that is made with all below it.
-    pub(super) fn by(new: &NewLoadBalancer) -> Used {
+    pub(super) fn by(new: &NewLoadBalancer) -> ObjectCounts {
         let listeners = given(&new.listeners).map(Vec::as_slice).unwrap_or_default();
         let pools: Vec<&NewPool> = listeners.iter().filter_map(|it| given(&it.default_pool)).collect();
-        Used {
+        ObjectCounts {
             balancers: 1,
             listeners: listeners.len(),
             pools: pools.len(),

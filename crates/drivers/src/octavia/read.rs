@@ -15,12 +15,12 @@ use seaway_openstack::{
 };
 
 use super::{
-    admission::On,
-    find::{Found, Sought, Why, find},
+    admission::MembershipEvidence,
+    find::{LoadBalancerSearch, OwnershipEvidence, SearchResult, find},
     names::Cluster,
+    pool_replacement::{Branches, DuplicateListeners, UnusedPools, by_port, unused_pools},
     shared::{Marks, divide},
-    spare::{Branches, Loose, Twins, by_port, loose},
-    steps::{Balancer, Branch, Observed, PoolBranch, Seat},
+    steps::{Branch, Observed, ObservedLoadBalancer, ObservedMember, PoolBranch},
 };
 
 pub(super) enum Read {
@@ -34,15 +34,15 @@ pub(super) async fn read(
     cluster: &Cluster,
     key: &LbKey,
     marks: &Marks,
-    sought: Option<&Sought<'_>>,
+    sought: Option<&LoadBalancerSearch<'_>>,
 ) -> Result<Read, Error> {
     let (it, doubles, why) = match find(cloud, cluster, marks, sought).await? {
-        Found::There { it, doubles, why } => (*it, doubles, why),
-        Found::Nothing => {
+        SearchResult::There { it, doubles, why } => (*it, doubles, why),
+        SearchResult::Nothing => {
             let stray = stray(cloud, cluster, key).await?;
             return Ok(Read::Seen(Box::new(Observed { stray, ..Observed::default() })));
         }
-        Found::Refused(problem) => return Ok(Read::Refused(problem)),
+        SearchResult::Refused(problem) => return Ok(Read::Refused(problem)),
     };
     let floating = match &it.vip_port_id {
         Some(port) => {
@@ -56,12 +56,12 @@ pub(super) async fn read(
     let is_enough =
         floating.as_ref().is_some_and(|floating| !sought.is_some_and(|it| it.wants_another(floating)));
     let stray = if is_enough || why.is_guest() { None } else { stray(cloud, cluster, key).await? };
-    let ((branches, twins), loose) = match it.provisioning_status {
+    let ((branches, duplicate_listeners), unused_pools) = match it.provisioning_status {
         // What is below may be gone by the time that it is asked for.
         Provisioning::PendingDelete => Default::default(),
         _ => branches(cloud, &it).await?,
     };
-    if why == Why::Annotation
+    if why == OwnershipEvidence::Annotation
         && let Some(sought) = sought
         && let Some(doubt) = sought.doubts(&it, &branches)
     {
@@ -69,28 +69,32 @@ pub(super) async fn read(
     }
     let had = sought.is_some_and(|sought| sought.had(&addresses));
     let (branches, shared) = divide(marks, &it, branches, why.is_guest(), had);
-    if why == Why::Invitation
+    if why == OwnershipEvidence::Invitation
         && let Some(sought) = sought.filter(|it| it.is_former())
     {
         if !had {
             return Ok(refused(sought, sought.unclear(&it)));
         }
-    } else if why == Why::Invitation
+    } else if why == OwnershipEvidence::Invitation
         && let Some(problem) = sought.and_then(|sought| {
-            let barred =
-                sought.barred(cluster, marks, &it, On { listeners: !branches.is_empty(), address: had });
+            let barred = sought.barred(
+                cluster,
+                marks,
+                &it,
+                MembershipEvidence { listeners: !branches.is_empty(), address: had },
+            );
             barred.or_else(|| sought.unwelcome(&it, &addresses, &shared, marks))
         })
     {
         return Ok(Read::Refused(problem));
     }
-    let balancer = Some(Balancer::new(it, (branches, twins), loose));
+    let balancer = Some(ObservedLoadBalancer::new(it, (branches, duplicate_listeners), unused_pools));
     let observed = Observed { balancer, floating, stray, doubles, shared, ..Observed::default() };
     Ok(Read::Seen(Box::new(observed)))
 }
 
 /// What is not certain is another's, unless somebody can be asked.
-fn refused(sought: &Sought<'_>, problem: Problem) -> Read {
+fn refused(sought: &LoadBalancerSearch<'_>, problem: Problem) -> Read {
     match sought.asks() {
         true => Read::Refused(problem),
         false => Read::Seen(Box::default()),
@@ -107,12 +111,15 @@ async fn stray(cloud: &Cloud, cluster: &Cluster, key: &LbKey) -> Result<Option<F
     Ok(found.into_iter().find(|it| it.port_id.is_none() && cluster.made(&it.description, key)))
 }
 
-async fn branches(cloud: &Cloud, it: &LoadBalancer) -> Result<((Branches, Twins), Loose), Error> {
+async fn branches(
+    cloud: &Cloud,
+    it: &LoadBalancer,
+) -> Result<((Branches, DuplicateListeners), UnusedPools), Error> {
     let id = &it.id;
     let below = || Query::all().with("loadbalancer_id", id);
     let listeners = cloud.all::<Listener>().list::<Listener>(below()).await?;
     let pools = cloud.all::<Pool>().list::<Pool>(below()).await?;
-    let loose = loose(it, pools.iter());
+    let unused_pools = unused_pools(it, pools.iter());
     let tree = cloud.all::<LoadBalancer>().tree(id).await?;
     let seats = seats(&tree);
     let mut known: BTreeMap<Id<Pool>, PoolBranch> = BTreeMap::new();
@@ -138,7 +145,7 @@ async fn branches(cloud: &Cloud, it: &LoadBalancer) -> Result<((Branches, Twins)
             branches.iter_mut().for_each(give_up);
         }
     }
-    Ok((by_port(branches), loose))
+    Ok((by_port(branches), unused_pools))
 }
 
 /// Who works on what is below a load balancer, one after the other, writes it down there now and then: to the second, and
@@ -202,19 +209,19 @@ pub(super) async fn weigh(
 }
 
 /// A member as its own list tells it.
-pub(super) fn weighed(member: &Member) -> (SocketAddr, Seat) {
+pub(super) fn weighed(member: &Member) -> (SocketAddr, ObservedMember) {
     let at = SocketAddr::new(member.address, member.protocol_port);
     let terms = Some((member.weight.unwrap_or(1), member.monitor_port));
-    (at, Seat { operating: member.operating_status.clone(), terms })
+    (at, ObservedMember { operating: member.operating_status.clone(), terms })
 }
 
-fn seats(tree: &StatusTree) -> BTreeMap<Id<Pool>, BTreeMap<SocketAddr, Seat>> {
+fn seats(tree: &StatusTree) -> BTreeMap<Id<Pool>, BTreeMap<SocketAddr, ObservedMember>> {
     let below = tree.listeners.iter().flat_map(|it| &it.pools);
     let of = |pool: &TreePool| {
         let seat = |it: &seaway_openstack::octavia::TreeMember| {
             let at = SocketAddr::new(it.address?, it.protocol_port?);
             let operating = it.operating_status.clone();
-            Some((at, Seat { operating, terms: None }))
+            Some((at, ObservedMember { operating, terms: None }))
         };
         (pool.id.clone(), pool.members.iter().filter_map(seat).collect())
     };

@@ -50,7 +50,7 @@ impl Refusals {
     }
 
     /// A quota that was read tells it before anybody is asked.
-    pub(super) fn no_room(&self, what: &str, unit: &Unit, now: Instant) {
+    pub(super) fn note_quota_shortage(&self, what: &str, unit: &Unit, now: Instant) {
         self.put((Some(Service::LoadBalancer), Class::Quota { what: what.to_owned() }), unit, now);
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn who_waits_for_something_else_stays_where_it_is() {
         let (refusals, now) = (Refusals::default(), Instant::now());
         refusals.note(&forbidden(), &unit(1), now);
-        refusals.no_room("load balancers", &unit(2), now);
+        refusals.note_quota_shortage("load balancers", &unit(2), now);
         refusals.note(&Error::new(Class::Broken, "500"), &unit(3), now);
         refusals.passed(&unit(1));
         assert_eq!(refusals.due(now), []);
@@ -180,7 +180,7 @@ mod tests {
     fn who_is_refused_for_another_reason_changes_lines() {
         let (refusals, now) = (Refusals::default(), Instant::now());
         refusals.note(&forbidden(), &unit(1), now);
-        refusals.no_room("ports", &unit(1), now);
+        refusals.note_quota_shortage("ports", &unit(1), now);
         refusals.hurry(now);
         assert_eq!(refusals.due(now), [unit(1)]);
     }

@@ -15,14 +15,14 @@ use seaway_model::ListenerId;
 use seaway_openstack::octavia::Provisioning;
 
 use super::{
-    mend::Mend,
+    repair::RepairAction,
     steps::{Observed, Step},
     wanted::spot,
 };
 
 /// What stays though it is not wanted, until it is known that it may go.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct DeferredRemovals {
     /// Members, of which pools.
     pub members: BTreeMap<ListenerId, BTreeSet<IpAddr>>,
     /// Listeners in whose place others would come.
@@ -46,7 +46,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let is_left = steps.iter().any(|it| matches!(it, Step::Leave(..)));
         let what = if is_left { "listeners on the shared load balancer" } else { REMADE };
-        let by_default = matches!(observed.mend, Some(Mend::Remake { by_default: true, .. }));
+        let by_default = matches!(observed.repair, Some(RepairAction::Remake { by_default: true, .. }));
         if status == Some(&Provisioning::Active) || by_default {
             push(format!("{what} {id}"), None, at(&takes_away));
         }
@@ -59,7 +59,8 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
             let whose = |it: &Step| matches!(it, Step::RemoveListener(at) | Step::AddListener(at, _) if *at == listener);
             push(format!("listener {listener}, which another replaces"), Some(listener), at(&whose));
         }
-        let is_replaced = |it: &Step| matches!(it, Step::Move(..) | Step::AddFloating(_) | Step::Lead(_));
+        let is_replaced =
+            |it: &Step| matches!(it, Step::Move(..) | Step::AddFloating(_) | Step::AssociateFloating(_));
         if let Some(floating) = &observed.floating
             && !steps.iter().any(is_replaced)
         {
@@ -71,7 +72,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         }
     }
     for double in observed.doubles.iter().filter(|it| observed.given_up.as_ref() != Some(it)) {
-        let goes = at(&|it| matches!(it, Step::RemoveDouble(id) if id == double));
+        let goes = at(&|it| matches!(it, Step::RemoveDuplicateLoadBalancer(id) if id == double));
         if !goes.is_empty() {
             push(format!("second load balancer {double}"), None, goes);
         }
@@ -91,7 +92,7 @@ pub(super) fn keep(observed: &mut Observed, removals: &[Removal]) {
         }
     }
     if removals.iter().any(|it| it.what.starts_with(REMADE)) {
-        observed.mend = None;
+        observed.repair = None;
         observed.stays = Some("the deletion limit is reached".to_owned());
     }
 }
@@ -155,8 +156,8 @@ fn takes_away(step: &Step) -> bool {
             | Step::RemoveListener(_)
             | Step::RemovePool(_)
             | Step::RemoveMonitor(_)
-            | Step::RemoveLoose(_)
-            | Step::RemoveTwin(_)
+            | Step::RemoveUnusedPool(_)
+            | Step::RemoveDuplicateListener(_)
     )
 }
 
@@ -167,7 +168,7 @@ mod tests {
         resource::{Fields, View},
     };
 
-    use super::{super::steps::Balancer, *};
+    use super::{super::steps::ObservedLoadBalancer, *};
 
     #[test]
     fn a_load_balancer_that_goes_is_counted_if_it_serves_or_the_configuration_has_it_made_again() {
@@ -180,9 +181,9 @@ mod tests {
         ] {
             let object = serde_json::json!({ "id": "one", "provisioning_status": status });
             let it = LoadBalancer::read(Fields::of(object).expect("an object")).expect("a load balancer");
-            let balancer = Some(Balancer::new(it, Default::default(), Default::default()));
-            let mend = by_default.map(|by_default| Mend::Remake { why: "a test", by_default });
-            let observed = Observed { balancer, mend, ..Observed::default() };
+            let balancer = Some(ObservedLoadBalancer::new(it, Default::default(), Default::default()));
+            let repair = by_default.map(|by_default| RepairAction::Remake { why: "a test", by_default });
+            let observed = Observed { balancer, repair, ..Observed::default() };
             // What makes the next one, or forgets a certificate, may be done before.
             let steps = [
                 Step::Forget("spare".to_owned()),

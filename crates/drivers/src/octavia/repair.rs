@@ -1,4 +1,4 @@
-//! What is done about a load balancer in ERROR, and what is remembered of each for it.
+//! How a load balancer in ERROR is repaired, and what the driver remembers of each load balancer for that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,9 +16,9 @@ use seaway_openstack::{
 
 use super::{gone::Child, moment::later, steps::Step};
 
-/// What is remembered of a load balancer beside what is there.
+/// What the driver remembers of a load balancer beside what the cloud says of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Past {
+pub(super) struct LoadBalancerHistory {
     /// We made it, and it was never ACTIVE.
     pub(super) is_new: bool,
     /// How often in a row it was made again or failed over.
@@ -67,7 +67,7 @@ pub(super) struct Past {
 
 /// What to do with one in ERROR.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mend {
+pub enum RepairAction {
     /// It is deleted, and made again where it was.
     Remake {
         why: &'static str,
@@ -106,36 +106,39 @@ const FAILOVERS: u32 = 1;
 /// After a refusal: somebody may have been given the role since.
 const REFUSED: Duration = Duration::from_secs(1800);
 
-impl Past {
+impl LoadBalancerHistory {
     /// Nothing is kept of what was seen before.
-    pub(super) fn of_preview(previewed: bool) -> Past {
-        Past { previewed, ..Past::default() }
+    pub(super) fn of_preview(previewed: bool) -> LoadBalancerHistory {
+        LoadBalancerHistory { previewed, ..LoadBalancerHistory::default() }
     }
 
-    pub(super) fn mend(&self, rebuild: Rebuild, now: Instant) -> Mend {
-        if let Some(left) = self.left(now) {
-            return Mend::Later(left);
+    pub(super) fn repair(&self, rebuild: Rebuild, now: Instant) -> RepairAction {
+        if let Some(left) = self.remaining_backoff(now) {
+            return RepairAction::Later(left);
         }
         if self.is_new {
-            return Mend::Remake {
+            return RepairAction::Remake {
                 why: "the load balancer went to ERROR during its creation",
                 by_default: false,
             };
         }
         if rebuild != Rebuild::No && (self.refused.is_some() || self.failovers >= FAILOVERS) {
             let by_default = rebuild == Rebuild::ByDefault;
-            return Mend::Remake { why: "the load balancer is in ERROR and did not recover", by_default };
+            return RepairAction::Remake {
+                why: "the load balancer is in ERROR and did not recover",
+                by_default,
+            };
         }
         match &self.refused {
             Some((why, at)) if now.saturating_duration_since(*at) < REFUSED => {
-                Mend::Nothing { why: why.clone() }
+                RepairAction::Nothing { why: why.clone() }
             }
-            _ => Mend::Failover,
+            _ => RepairAction::Failover,
         }
     }
 
     /// How long nothing is to be tried yet.
-    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn remaining_backoff(&self, now: Instant) -> Option<Duration> {
         let left = self.not_before?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
@@ -172,12 +175,12 @@ impl Past {
     }
 }
 
-impl Mend {
+impl RepairAction {
     pub(super) fn step(&self, id: Id<LoadBalancer>) -> Option<Step> {
         match self {
-            Mend::Failover => Some(Step::Failover(id)),
-            Mend::Remake { .. } => Some(Step::Delete(id)),
-            Mend::Later(_) | Mend::Nothing { .. } => None,
+            RepairAction::Failover => Some(Step::Failover(id)),
+            RepairAction::Remake { .. } => Some(Step::Delete(id)),
+            RepairAction::Later(_) | RepairAction::Nothing { .. } => None,
         }
     }
 }
@@ -243,41 +246,43 @@ mod tests {
     #[test]
     fn one_that_never_served_is_made_again_after_longer_and_longer() {
         let mut now = Instant::now();
-        let mut past = Past { is_new: true, ..Past::default() };
+        let mut past = LoadBalancerHistory { is_new: true, ..LoadBalancerHistory::default() };
         let mut waits = Vec::new();
         for _ in 0..9 {
-            assert!(matches!(past.mend(Rebuild::No, now), Mend::Remake { .. }));
+            assert!(matches!(past.repair(Rebuild::No, now), RepairAction::Remake { .. }));
             past.tried(now);
-            let Mend::Later(wait) = past.mend(Rebuild::No, now) else { panic!("it does not wait") };
+            let RepairAction::Later(wait) = past.repair(Rebuild::No, now) else { panic!("it does not wait") };
             waits.push(wait.as_secs());
             now += wait;
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         past.is_well();
-        assert_eq!(past.left(now), None);
+        assert_eq!(past.remaining_backoff(now), None);
     }
 
     #[test]
     fn one_that_served_is_failed_over_and_rebuilt_only_by_choice() {
         let now = Instant::now();
-        let mut past = Past::default();
-        assert_eq!(past.mend(Rebuild::ByService, now), Mend::Failover, "the gentler first");
+        let mut past = LoadBalancerHistory::default();
+        assert_eq!(past.repair(Rebuild::ByService, now), RepairAction::Failover, "the gentler first");
         assert_eq!(past.refused(&forbidden(), now), (true, true));
-        assert_eq!(past.mend(Rebuild::No, now), Mend::Nothing { why: "policy says no".to_owned() });
+        assert_eq!(past.repair(Rebuild::No, now), RepairAction::Nothing { why: "policy says no".to_owned() });
         for (rebuild, by) in [(Rebuild::ByService, false), (Rebuild::ByDefault, true)] {
-            assert!(matches!(past.mend(rebuild, now), Mend::Remake { by_default, .. } if by_default == by));
+            assert!(
+                matches!(past.repair(rebuild, now), RepairAction::Remake { by_default, .. } if by_default == by)
+            );
         }
         assert_eq!(
-            past.mend(Rebuild::No, now + REFUSED),
-            Mend::Failover,
+            past.repair(Rebuild::No, now + REFUSED),
+            RepairAction::Failover,
             "somebody may have the role by now"
         );
         assert_eq!(past.refused(&forbidden(), now), (true, false), "and that is no news");
-        let mut past = Past::default();
+        let mut past = LoadBalancerHistory::default();
         past.failed_over(now);
         let later = now + FIRST;
-        assert_eq!(past.mend(Rebuild::No, later), Mend::Failover, "it is tried again");
-        assert!(matches!(past.mend(Rebuild::ByService, later), Mend::Remake { .. }));
+        assert_eq!(past.repair(Rebuild::No, later), RepairAction::Failover, "it is tried again");
+        assert!(matches!(past.repair(Rebuild::ByService, later), RepairAction::Remake { .. }));
         assert_eq!(past.refused(&Error::new(Class::Broken, "500"), now), (false, false), "that passes");
     }
 }

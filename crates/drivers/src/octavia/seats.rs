@@ -10,12 +10,16 @@ use seaway_openstack::octavia::{MemberChange, NewMember, Operating};
 
 use super::{
     Octavia, affinity,
-    steps::{Balancer, Observed, PoolBranch, Seat, Step},
+    steps::{Observed, ObservedLoadBalancer, ObservedMember, PoolBranch, Step},
     wanted::{Wanted, WantedListener, spot},
 };
 use seaway_openstack::resource::Edit;
 
-pub(super) fn seats(id: ListenerId, wish: &WantedListener, there: &BTreeMap<SocketAddr, Seat>) -> Vec<Step> {
+pub(super) fn seats(
+    id: ListenerId,
+    wish: &WantedListener,
+    there: &BTreeMap<SocketAddr, ObservedMember>,
+) -> Vec<Step> {
     if is_seated(&wish.members, there) {
         return Vec::new();
     }
@@ -82,7 +86,7 @@ pub(super) fn hold(wanted: &mut Wanted, observed: &Observed) {
 pub(super) fn probed_seats(
     id: ListenerId,
     wish: &WantedListener,
-    there: &BTreeMap<SocketAddr, Seat>,
+    there: &BTreeMap<SocketAddr, ObservedMember>,
 ) -> Vec<Step> {
     let stays = |at: &SocketAddr| wish.members.iter().any(|it| spot(it) == *at);
     let changes_port =
@@ -115,7 +119,11 @@ pub(super) fn probed_seats(
 /// So is a new one whose address the provider did not find among what it had just written: it notes then no port to probe it
 /// at, and it stays in ERROR. Of those that were `added` here each is written once more: the provider notes the port then, and
 /// leaves a member in ERROR until it answers.
-pub(super) fn lost(wanted: &Wanted, balancer: &Balancer, added: &BTreeSet<SocketAddr>) -> Vec<Step> {
+pub(super) fn lost(
+    wanted: &Wanted,
+    balancer: &ObservedLoadBalancer,
+    added: &BTreeSet<SocketAddr>,
+) -> Vec<Step> {
     let write = || MemberChange { admin_state_up: Edit::To(true), ..MemberChange::default() };
     let of_port = |(id, wish): (&ListenerId, &WantedListener)| {
         let pool = balancer.branches.get(id).and_then(|it| it.pool.as_ref());
@@ -165,7 +173,7 @@ pub(super) fn unasked<'a>(
     pool: &'a PoolBranch,
     added: &'a BTreeSet<SocketAddr>,
 ) -> impl Iterator<Item = SocketAddr> + 'a {
-    let is_unasked = |(at, it): &(&SocketAddr, &Seat)| match it.operating {
+    let is_unasked = |(at, it): &(&SocketAddr, &ObservedMember)| match it.operating {
         Operating::Offline => true,
         Operating::Error => added.contains(*at),
         _ => false,
@@ -174,7 +182,7 @@ pub(super) fn unasked<'a>(
 }
 
 /// What is not known of a member counts as right: writing all members again would take each of them out for a moment.
-fn is_seated(wish: &[NewMember], there: &BTreeMap<SocketAddr, Seat>) -> bool {
+fn is_seated(wish: &[NewMember], there: &BTreeMap<SocketAddr, ObservedMember>) -> bool {
     wish.len() == there.len()
         && wish.iter().all(|it| {
             there.get(&spot(it)).is_some_and(|seat| match seat.terms {
@@ -185,7 +193,7 @@ fn is_seated(wish: &[NewMember], there: &BTreeMap<SocketAddr, Seat>) -> bool {
 }
 
 /// A status tree tells no weights, and yet whether somebody is let in: one that was drained may come back, at that address.
-fn is_weighed(wish: &NewMember, there: &Seat) -> bool {
+fn is_weighed(wish: &NewMember, there: &ObservedMember) -> bool {
     match there.operating {
         Operating::Draining => terms_of(wish).0 == 0,
         Operating::Online => terms_of(wish).0 != 0,

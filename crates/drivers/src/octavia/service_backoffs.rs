@@ -1,4 +1,4 @@
-//! What a cloud did not do, and what follows.
+//! Requests that a cloud did not answer or refused, and when each is tried again.
 //!
 //! A service that does not answer is asked by one for all, and more seldom each time: a thousand load balancers that wait
 //! for it are no reason to ask it a thousand times.
@@ -19,7 +19,7 @@ const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub(super) struct Away(Mutex<HashMap<Service, Last>>);
+pub(super) struct ServiceBackoffs(Mutex<HashMap<Service, Last>>);
 
 /// What came of the last try.
 struct Last {
@@ -32,7 +32,7 @@ struct Last {
 
 /// Who wants something of the cloud, and who hears of it when that cannot be.
 #[derive(Clone, Debug)]
-pub(super) struct Asker<'a> {
+pub(super) struct Requester<'a> {
     who: Who,
     owners: Vec<Owner>,
     /// Nothing, if it may be any.
@@ -42,26 +42,26 @@ pub(super) struct Asker<'a> {
 /// Nothing, where it is asked for all: the audit.
 type Who = Option<Unit>;
 
-impl<'a> Asker<'a> {
-    pub(super) fn of(unit: &Unit) -> Asker<'a> {
+impl<'a> Requester<'a> {
+    pub(super) fn of(unit: &Unit) -> Requester<'a> {
         let owner = match unit {
             Unit::LoadBalancer(_, key) => key.owner().cloned(),
             _ => None,
         };
-        Asker { who: Some(unit.clone()), owners: owner.into_iter().collect(), needs: None }
+        Requester { who: Some(unit.clone()), owners: owner.into_iter().collect(), needs: None }
     }
 
-    pub(super) fn audit() -> Asker<'a> {
-        Asker { who: None, owners: Vec::new(), needs: None }
+    pub(super) fn audit() -> Requester<'a> {
+        Requester { who: None, owners: Vec::new(), needs: None }
     }
 
-    pub(super) fn for_all(unit: &Unit, owners: Vec<Owner>, needs: &'a [Service]) -> Asker<'a> {
-        Asker { who: Some(unit.clone()), owners, needs: Some(needs) }
+    pub(super) fn for_all(unit: &Unit, owners: Vec<Owner>, needs: &'a [Service]) -> Requester<'a> {
+        Requester { who: Some(unit.clone()), owners, needs: Some(needs) }
     }
 
     /// Whatever it needs.
-    pub(super) fn of_any(&self) -> Asker<'static> {
-        Asker { needs: None, who: self.who.clone(), owners: self.owners.clone() }
+    pub(super) fn of_any(&self) -> Requester<'static> {
+        Requester { needs: None, who: self.who.clone(), owners: self.owners.clone() }
     }
 
     pub(super) fn unit(&self) -> Option<&Unit> {
@@ -69,9 +69,9 @@ impl<'a> Asker<'a> {
     }
 }
 
-impl Away {
+impl ServiceBackoffs {
     /// Why nothing is asked now, if that is so. Whoever comes first when it is time again, asks for all.
-    pub(super) fn still(&self, now: Instant, asker: &Asker<'_>) -> Option<Failure> {
+    pub(super) fn still(&self, now: Instant, asker: &Requester<'_>) -> Option<Failure> {
         let mut still = None;
         let needed = |it: &Service| asker.needs.is_none_or(|needs| needs.contains(it));
         for (service, last) in self.all().iter_mut().filter(|(it, _)| needed(it)) {
@@ -86,7 +86,7 @@ impl Away {
     }
 
     /// What an error tells of its service; nothing, where only this one request was at fault.
-    pub(super) fn note(&self, error: &Error, now: Instant, asker: &Asker<'_>) -> Option<Failure> {
+    pub(super) fn note(&self, error: &Error, now: Instant, asker: &Requester<'_>) -> Option<Failure> {
         let service = error.service().unwrap_or(Service::Identity);
         let what = match error.class() {
             Class::Unreachable | Class::CutShort => "cannot be reached",
@@ -120,7 +120,7 @@ impl Away {
     }
 
     /// All that it asked for was done.
-    pub(super) fn is_well(&self, asker: &Asker<'_>) {
+    pub(super) fn is_well(&self, asker: &Requester<'_>) {
         self.all().retain(|_, last| last.asks.as_ref() != Some(&asker.who));
     }
 
@@ -134,7 +134,7 @@ fn pause(times: u32) -> Duration {
 }
 
 /// In the same words as long as it is the same, so that it is told once.
-fn told(service: Service, what: &str, after: Duration, asker: &Asker<'_>) -> Failure {
+fn told(service: Service, what: &str, after: Duration, asker: &Requester<'_>) -> Failure {
     let why = format!("{} {what}", service.project());
     if asker.owners.is_empty() {
         return Failure::wait(why, after);
@@ -150,7 +150,7 @@ fn told(service: Service, what: &str, after: Duration, asker: &Asker<'_>) -> Fai
 }
 
 /// Who can mend it, and when it is tried again.
-pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
+pub(super) fn failure(error: &Error, asker: &Requester<'_>) -> Failure {
     match error.retry() {
         Retry::After(after) => Failure::wait(error.to_string(), after),
         Retry::WhenChanged if !asker.owners.is_empty() => {

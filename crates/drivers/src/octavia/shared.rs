@@ -27,8 +27,8 @@ use super::{
     adopted,
     floating::floating,
     names::{Cluster, KEY, THEIR_NAMES, after_number, end_of_second, key_text},
-    shares, spare,
-    steps::{Balancer, Branch, Observed, Step, of_children},
+    pool_replacement, shares,
+    steps::{Branch, Observed, ObservedLoadBalancer, Step, of_children},
     tls::keep,
     wanted::Wanted,
 };
@@ -319,7 +319,7 @@ pub(super) fn steps(
     }
 }
 
-fn stay(wanted: &Wanted, observed: &Observed, balancer: &Balancer, marks: &Marks) -> Vec<Step> {
+fn stay(wanted: &Wanted, observed: &Observed, balancer: &ObservedLoadBalancer, marks: &Marks) -> Vec<Step> {
     let (mut steps, last) = keep(wanted, observed);
     let wanted = &wanted.addressed(&observed.kept);
     let tags = marks.of_guest(&balancer.it);
@@ -343,18 +343,18 @@ fn stay(wanted: &Wanted, observed: &Observed, balancer: &Balancer, marks: &Marks
     steps
 }
 
-fn leave(balancer: &Balancer, guest: bool, marks: &Marks) -> Vec<Step> {
+fn leave(balancer: &ObservedLoadBalancer, guest: bool, marks: &Marks) -> Vec<Step> {
     let mut steps = Vec::new();
     for (id, branch) in &balancer.branches {
         steps.extend(branch.pool.is_some().then_some(Step::RemovePool(*id)));
         steps.push(Step::RemoveListener(*id));
     }
-    steps.extend(spare::leave(balancer, &marks.name));
+    steps.extend(pool_replacement::leave(balancer, &marks.name));
     steps.push(Step::Leave(Box::new(marks.clone()), guest));
     steps
 }
 
-fn take_down(observed: &Observed, balancer: &Balancer) -> Vec<Step> {
+fn take_down(observed: &Observed, balancer: &ObservedLoadBalancer) -> Vec<Step> {
     let key = balancer.it.tags.iter().find(|tag| tag.starts_with(KEY));
     let cluster = balancer.it.tags.iter().find(|tag| tag.starts_with("seaway.dev/cluster="));
     let whose = key.zip(cluster).map(|(key, cluster)| format!("[{cluster} {key}]"));

@@ -15,7 +15,7 @@ use seaway_openstack::octavia::LoadBalancer;
 
 use super::{
     LOOK, Octavia,
-    steps::{Balancer, Observed},
+    steps::{Observed, ObservedLoadBalancer},
 };
 
 /// Who claims a word looks more often than this.
@@ -42,7 +42,7 @@ impl Octavia {
     pub(super) fn claim(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Result<(), Failure> {
         let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
         match word(wish).filter(|_| observed.balancer.is_none()) {
-            Some(word) if !self.crowded.claims().is_given(word, unit, self.now()) => {
+            Some(word) if !self.busy_load_balancers.claims().is_given(word, unit, self.now()) => {
                 // What the other made is found by a look.
                 self.known().remove(unit);
                 let why =
@@ -68,7 +68,12 @@ pub(super) fn is_of(it: &LoadBalancer, word: &str) -> bool {
 }
 
 /// A guest stays where it is, also if that is not for its word any more: its address is known.
-pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed, balancer: &Balancer) -> Option<Problem> {
+pub(super) fn told(
+    owner: &Owner,
+    wish: &Wish,
+    observed: &Observed,
+    balancer: &ObservedLoadBalancer,
+) -> Option<Problem> {
     let word = word(wish).filter(|it| observed.shared.guest && !is_of(&balancer.it, it))?;
     let message = format!(
         "load balancer {} does not have seaway.dev/share={word}; the Service stays on it",

@@ -31,7 +31,7 @@ use seaway_openstack::{
 };
 use tracing::{debug, error, info, warn};
 
-use super::{Cluster, LOOK, Octavia, away::Asker, join::Joined};
+use super::{Cluster, LOOK, Octavia, join::Joined, service_backoffs::Requester};
 
 /// From one heartbeat to the next.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ struct State {
     count: u64,
     /// What was there when it began.
     after: Option<Mark>,
-    stand: Stand,
+    stand: WriterState,
     /// Another began from a heartbeat of ours.
     is_copied: bool,
     failed: u32,
@@ -76,7 +76,7 @@ struct State {
 }
 
 #[derive(Default)]
-enum Stand {
+enum WriterState {
     #[default]
     Unknown,
     Writes,
@@ -124,18 +124,18 @@ impl SoleWriter {
 
     /// Until the next begins, nothing is known.
     pub fn end(&self) {
-        self.state().stand = Stand::Unknown;
+        self.state().stand = WriterState::Unknown;
     }
 
     pub fn may_write(&self) -> bool {
-        matches!(self.state().stand, Stand::Writes)
+        matches!(self.state().stand, WriterState::Writes)
     }
 
     /// What an operator should know.
     pub fn problem(&self) -> Option<Problem> {
         let state = self.state();
         let (message, fix) = match &state.stand {
-            Stand::Yields { .. } => (
+            WriterState::Yields { .. } => (
                 "nothing is written in the cloud: another controller writes there in the name of this cluster (the same uid of \
                  kube-system); one of the two clusters is a copy, restored from a backup",
                 "Stop the controller of the cluster that is not to write, or give it other credentials. \
@@ -156,11 +156,11 @@ impl SoleWriter {
 
     fn waits(&self) -> Option<Failure> {
         let (why, after) = match self.state().stand {
-            Stand::Writes => return None,
-            Stand::Unknown => {
+            WriterState::Writes => return None,
+            WriterState::Unknown => {
                 ("Seaway is checking whether another controller writes in the name of this cluster", SOON)
             }
-            Stand::Yields { .. } => (
+            WriterState::Yields { .. } => (
                 "another controller writes in the name of this cluster: a copy that was restored from a backup, or the original",
                 LOOK,
             ),
@@ -174,20 +174,20 @@ impl SoleWriter {
         let beat = there.and_then(|it| it.parse::<Heartbeat>().ok());
         let is_own = match (there, &beat) {
             // Where one of another was, it may be at another port by now.
-            (None, _) => !matches!(state.stand, Stand::Yields { .. }),
+            (None, _) => !matches!(state.stand, WriterState::Yields { .. }),
             (Some(_), None) => false,
             (Some(_), Some(it)) => it.mark.term == state.term || recorded.contains(&it.mark.to_string()),
         };
         let is_younger = beat.as_ref().is_some_and(|it| state.is_before(it));
         if !is_own && !is_younger {
             let same = match &state.stand {
-                Stand::Yields { seen, same } if there.is_none() || seen.as_deref() == there => {
+                WriterState::Yields { seen, same } if there.is_none() || seen.as_deref() == there => {
                     same.saturating_add(1)
                 }
                 _ => 0,
             };
             if same < SILENT {
-                state.stand = Stand::Yields { seen: there.map(str::to_owned), same };
+                state.stand = WriterState::Yields { seen: there.map(str::to_owned), same };
                 return None;
             }
         }
@@ -204,7 +204,7 @@ impl SoleWriter {
     fn writes(&self) -> bool {
         let mut state = self.state();
         state.failed = 0;
-        matches!(std::mem::replace(&mut state.stand, Stand::Writes), Stand::Yields { .. })
+        matches!(std::mem::replace(&mut state.stand, WriterState::Writes), WriterState::Yields { .. })
     }
 
     /// Whether another would see our heartbeat, and we its.
@@ -222,11 +222,11 @@ impl SoleWriter {
     fn fails(&self) -> Duration {
         let mut state = self.state();
         state.failed = state.failed.saturating_add(1);
-        if state.failed >= TRIES && matches!(state.stand, Stand::Unknown) {
-            (state.stand, state.is_blind) = (Stand::Writes, true);
+        if state.failed >= TRIES && matches!(state.stand, WriterState::Unknown) {
+            (state.stand, state.is_blind) = (WriterState::Writes, true);
         }
         match state.stand {
-            Stand::Unknown => AGAIN,
+            WriterState::Unknown => AGAIN,
             _ => PERIOD,
         }
     }
@@ -288,7 +288,7 @@ impl Octavia {
 
     async fn beats(&self, sole: &SoleWriter, record: &dyn HeartbeatRecord) -> Result<(), String> {
         let mut recorded = record.heartbeats().await?;
-        let joined = self.joined(&Asker::audit()).await.map_err(|it| it.to_string())?;
+        let joined = self.joined(&Requester::audit()).await.map_err(|it| it.to_string())?;
         let (finder, ports) = (finder(&joined.cluster), joined.cloud.all::<Port>());
         let there = ports.list::<Port>(Query::all().tagged([&*finder])).await;
         let mut there = there.map_err(|it| chain(&it))?;

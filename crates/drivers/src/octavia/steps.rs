@@ -24,16 +24,16 @@ use super::{
     adopted, affinity, by_default, clients,
     floating::floating,
     member_tls,
-    mend::{Mend, Place},
     monitors::of_monitor,
-    names::{after_number, number_in, numbered},
+    names::{ListenerNumbers, after_number, number_in, numbered},
     place::Placed,
-    removals::Held,
+    pool_replacement::{self, Branches, DuplicateListeners, UnusedPools},
+    removals::DeferredRemovals,
+    repair::{Place, RepairAction},
     seats::{lost, probed_seats, seats},
     shared::{Marks, Shared},
-    spare::{self, Branches, Loose, Twins},
     tags, timeouts,
-    tls::{Kept, Lost, keep, terms},
+    tls::{MissingCertificates, StoredCertificates, keep, terms},
     vip,
     wanted::{Wanted, WantedFloating, WantedListener},
 };
@@ -45,7 +45,7 @@ pub struct Observed {
     pub unit: Option<Unit>,
     /// Where it is to be, if it is not there yet.
     pub placed: Placed,
-    pub balancer: Option<Balancer>,
+    pub balancer: Option<ObservedLoadBalancer>,
     /// What leads to its VIP, whoever made it.
     pub floating: Option<FloatingIp>,
     /// Made for it, and leads nowhere: its load balancer was taken from behind.
@@ -55,7 +55,7 @@ pub struct Observed {
     /// Where floating IPs come from, if that was looked for; nothing in it: there is no such network.
     pub external: Option<Option<Id<Network>>>,
     /// A certificate that is named and is not there: what listeners show stays as it is.
-    pub lost: Option<Lost>,
+    pub lost: Option<MissingCertificates>,
     /// It is PENDING for too long.
     pub stuck: Option<(Owner, Problem)>,
     /// So long that another is to be made beside it.
@@ -67,11 +67,11 @@ pub struct Observed {
     /// Listeners that a copy of this cluster made again: they stay.
     pub copied: BTreeSet<ListenerId>,
     /// What stays until it is known that it may go.
-    pub held: Held,
+    pub held: DeferredRemovals,
     /// Members are Nodes, whatever pods do.
     pub by_nodes: bool,
     /// Certificates that are kept for it.
-    pub kept: Kept,
+    pub kept: StoredCertificates,
     /// What it is, where several Services are on it.
     pub shared: Shared,
     /// Security groups that another controller made for its Service, once those were looked for.
@@ -83,7 +83,7 @@ pub struct Observed {
     /// There is none for this alone: another controller made its first, and nobody asks for a second.
     pub unrequested: bool,
     /// What to do about one that is in ERROR.
-    pub mend: Option<Mend>,
+    pub repair: Option<RepairAction>,
     /// Why it is not made again, though that is wished.
     pub stays: Option<String>,
     /// OVN asks members no more, as an audit saw long after the last change.
@@ -93,13 +93,13 @@ pub struct Observed {
 }
 
 #[derive(Clone, Debug)]
-pub struct Balancer {
+pub struct ObservedLoadBalancer {
     pub it: LoadBalancer,
     pub branches: BTreeMap<ListenerId, Branch>,
     /// Made to take the place of those that serve.
     pub spare: BTreeMap<ListenerId, PoolBranch>,
-    pub loose: Loose,
-    pub twins: Twins,
+    pub unused_pools: UnusedPools,
+    pub duplicate_listeners: DuplicateListeners,
     /// Those whose affinity went with another's pool.
     pub forgotten: BTreeSet<ListenerId>,
 }
@@ -114,20 +114,31 @@ pub struct Branch {
 pub struct PoolBranch {
     pub pool: Pool,
     pub monitor: Option<HealthMonitor>,
-    pub members: BTreeMap<SocketAddr, Seat>,
+    pub members: BTreeMap<SocketAddr, ObservedMember>,
 }
 
 /// A member, as far as it is known: a status tree tells where it is and no more.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seat {
+pub struct ObservedMember {
     pub operating: Operating,
     /// Its weight and the port that is probed, if they are known.
     pub terms: Option<(u16, Option<u16>)>,
 }
 
-impl Balancer {
-    pub fn new(it: LoadBalancer, (branches, twins): (Branches, Twins), loose: Loose) -> Balancer {
-        Balancer { it, branches, spare: BTreeMap::new(), loose, twins, forgotten: BTreeSet::new() }
+impl ObservedLoadBalancer {
+    pub fn new(
+        it: LoadBalancer,
+        (branches, duplicate_listeners): (Branches, DuplicateListeners),
+        unused_pools: UnusedPools,
+    ) -> ObservedLoadBalancer {
+        ObservedLoadBalancer {
+            it,
+            branches,
+            spare: BTreeMap::new(),
+            unused_pools,
+            duplicate_listeners,
+            forgotten: BTreeSet::new(),
+        }
     }
 }
 
@@ -178,11 +189,11 @@ pub enum Step {
     /// Beside the one that serves.
     AddSpare(ListenerId, Box<NewPool>),
     /// To the spare pool.
-    Turn(ListenerId),
+    SwitchListenerPool(ListenerId),
     /// No listener leads to it.
-    RemoveLoose(Id<Pool>),
+    RemoveUnusedPool(Id<Pool>),
     /// Without a pool, at the port of another.
-    RemoveTwin(Id<Listener>),
+    RemoveDuplicateListener(Id<Listener>),
     ChangePool(ListenerId, Box<PoolChange>),
     SetMembers(ListenerId, Vec<NewMember>),
     AddMember(ListenerId, Box<NewMember>),
@@ -197,7 +208,7 @@ pub enum Step {
     /// From this one to the one that was allocated; with what is written on it, if it is to be deleted after that.
     Move(Id<FloatingIp>, Option<String>),
     /// One that is there already.
-    Lead(Id<FloatingIp>),
+    AssociateFloating(Id<FloatingIp>),
     /// Says anew whose it is, and whether it stays.
     Describe(Id<FloatingIp>, String),
     /// The one that leads there by now, if it was made for this.
@@ -209,7 +220,7 @@ pub enum Step {
     /// As whom, and whether as a guest.
     Leave(Box<Marks>, bool),
     Delete(Id<LoadBalancer>),
-    RemoveDouble(Id<LoadBalancer>),
+    RemoveDuplicateLoadBalancer(Id<LoadBalancer>),
     /// That another controller made for this Service alone.
     RemoveGroup(Id<SecurityGroup>),
     /// A certificate, under its name.
@@ -224,10 +235,10 @@ pub enum Step {
 
 /// `ours`: whether a floating IP with such a description was made for this load balancer.
 pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -> bool) -> Vec<Step> {
-    let doubles = observed.doubles.iter().cloned().map(Step::RemoveDouble);
+    let doubles = observed.doubles.iter().cloned().map(Step::RemoveDuplicateLoadBalancer);
     let Some(wanted) = wanted else {
         let mut steps = floating(None, observed, &ours);
-        let going = |it: &&Balancer| it.it.provisioning_status != Provisioning::PendingDelete;
+        let going = |it: &&ObservedLoadBalancer| it.it.provisioning_status != Provisioning::PendingDelete;
         steps.extend(observed.balancer.as_ref().filter(going).map(|it| Step::Delete(it.it.id.clone())));
         steps.extend(doubles);
         if observed.balancer.is_none() {
@@ -244,12 +255,12 @@ pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -
     }
     let wanted = &wanted.addressed(&observed.kept);
     let is_remade =
-        status == Some(&Provisioning::Active) && matches!(observed.mend, Some(Mend::Remake { .. }));
+        status == Some(&Provisioning::Active) && matches!(observed.repair, Some(RepairAction::Remake { .. }));
     let is_lost = status == Some(&Provisioning::Error) || is_remade;
     if let (true, Some(balancer)) = (is_lost, &observed.balancer) {
         // It takes no change, or is not worth one.
         let id = balancer.it.id.clone();
-        steps.extend(observed.mend.as_ref().and_then(|it| it.step(id)));
+        steps.extend(observed.repair.as_ref().and_then(|it| it.step(id)));
         return steps;
     }
     if observed.balancer.is_none() {
@@ -286,7 +297,7 @@ fn create(wanted: &Wanted, steps: &mut Vec<Step>) {
     }
 }
 
-fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
+fn of_balancer(wanted: &Wanted, balancer: &ObservedLoadBalancer, steps: &mut Vec<Step>) {
     let mut change = LoadBalancerChange::between(&balancer.it, &wanted.balancer);
     // Names are given once, and what others have marked stays marked.
     (change.name, change.description) = (Edit::Leave, Edit::Leave);
@@ -302,8 +313,8 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     of_children(wanted, balancer, steps);
 }
 
-pub(super) fn of_children(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
-    spare::clear(wanted, balancer, steps);
+pub(super) fn of_children(wanted: &Wanted, balancer: &ObservedLoadBalancer, steps: &mut Vec<Step>) {
+    pool_replacement::clear(wanted, balancer, steps);
     // What goes makes room for what comes: two listeners of one port and transport are refused.
     for (id, branch) in &balancer.branches {
         let is_well = branch.listener.provisioning_status != Provisioning::Error;
@@ -315,7 +326,7 @@ pub(super) fn of_children(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<
             steps.push(Step::RemoveListener(*id));
         }
     }
-    let mut numbers = Numbers::of(balancer);
+    let mut numbers = ListenerNumbers::of(balancer.branches.values().map(|it| &it.listener.name));
     if let Some((id, new)) = &wanted.metrics {
         match balancer.branches.get(id).filter(|it| it.listener.protocol == new.protocol) {
             Some(branch) => steps.extend(of_listener(*id, new, &branch.listener)),
@@ -326,13 +337,13 @@ pub(super) fn of_children(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<
         match balancer.branches.get(id) {
             Some(branch) if is_same(wish, branch) => of_branch(*id, wish, balancer, branch, steps),
             there => {
-                let now = there.filter(|it| spare::takes_its_place(wish, it));
+                let now = there.filter(|it| pool_replacement::takes_its_place(wish, it));
                 let own = now.and_then(|it| number_in(&it.listener.name, "listener"));
                 let number = own.unwrap_or_else(|| numbers.free(wish.number));
                 let name = |kind: &str| numbered(kind, number, after_number(text(&wish.listener.name)));
                 match there.is_some() && now.is_none() {
                     true => new_branch(*id, wish, number, steps),
-                    false => spare::replace(*id, wish, balancer, &name, steps),
+                    false => pool_replacement::replace(*id, wish, balancer, &name, steps),
                 }
             }
         }
@@ -349,7 +360,7 @@ fn is_same(wish: &WantedListener, there: &Branch) -> bool {
 fn of_branch(
     id: ListenerId,
     wish: &WantedListener,
-    balancer: &Balancer,
+    balancer: &ObservedLoadBalancer,
     there: &Branch,
     steps: &mut Vec<Step>,
 ) {
@@ -359,8 +370,8 @@ fn of_branch(
         numbered(kind, number, after_number(&there.listener.name))
     };
     match &there.pool {
-        Some(old) if spare::another_pool(wish, there, balancer) => {
-            spare::turn(id, wish, balancer, old, &name, steps)
+        Some(old) if pool_replacement::another_pool(wish, there, balancer) => {
+            pool_replacement::turn(id, wish, balancer, old, &name, steps)
         }
         Some(branch)
             if branch.pool.protocol == wish.pool.protocol
@@ -463,23 +474,6 @@ pub(super) fn new_pool(
 
 pub(super) fn named(monitor: &NewHealthMonitor, name: &impl Fn(&str) -> String) -> NewHealthMonitor {
     NewHealthMonitor { name: name("monitor").into(), ..monitor.clone() }
-}
-
-/// Numbers that no listener has.
-struct Numbers(BTreeSet<usize>);
-
-impl Numbers {
-    fn of(balancer: &Balancer) -> Numbers {
-        let numbers = balancer.branches.values().filter_map(|it| number_in(&it.listener.name, "listener"));
-        Numbers(numbers.collect())
-    }
-
-    fn free(&mut self, wish: usize) -> usize {
-        let free =
-            if self.0.contains(&wish) { (0..).find(|it| !self.0.contains(it)).unwrap_or(wish) } else { wish };
-        self.0.insert(free);
-        free
-    }
 }
 
 pub(super) fn text(name: &Edit<String>) -> &str {

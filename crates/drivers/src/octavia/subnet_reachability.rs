@@ -1,4 +1,4 @@
-//! Whether members are reached from where a load balancer is: in its subnet, by routes that the subnet tells, in another
+//! Whether members can be reached from the subnet of a load balancer: in that subnet, by routes that the subnet tells, in another
 //! subnet of its routers, or by routes of those. One list for each kind, for however many load balancers.
 
 use std::{
@@ -26,16 +26,16 @@ const INTERFACES: [&str; 3] = [
 pub(super) type Way = (Id<Subnet>, Vec<IpAddr>);
 
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct SubnetReachability {
     subnets: BTreeMap<Id<Subnet>, Subnet>,
     /// What routers lead to from a subnet that does not lead to all by itself, where that is known.
     reached: BTreeMap<Id<Subnet>, Vec<IpNet>>,
 }
 
-impl Ways {
-    pub(super) async fn read(cloud: &Cloud, wanted: &[Way]) -> Result<Ways, Error> {
+impl SubnetReachability {
+    pub(super) async fn read(cloud: &Cloud, wanted: &[Way]) -> Result<SubnetReachability, Error> {
         let subnets = subnets(cloud, wanted.iter().map(|it| &it.0)).await?;
-        let mut ways = Ways { subnets, reached: BTreeMap::new() };
+        let mut ways = SubnetReachability { subnets, reached: BTreeMap::new() };
         let open = wanted.iter().filter(|way| !ways.strangers(way).is_empty());
         let open: BTreeSet<&Id<Subnet>> = open.map(|it| &it.0).collect();
         let open: Vec<&Subnet> = open.into_iter().filter_map(|it| ways.subnets.get(it)).collect();
@@ -149,7 +149,7 @@ mod tests {
             ),
         ] {
             let reached = [(id.clone(), vec!["10.1.0.0/24".parse().expect("a network")])].into();
-            let ways = Ways { subnets: [(id.clone(), own.clone())].into(), reached };
+            let ways = SubnetReachability { subnets: [(id.clone(), own.clone())].into(), reached };
             let way = (id.clone(), members.iter().map(|it| ip(it)).collect());
             let expected = expected.map(|it| format!("there is no route from subnet own {it}"));
             assert_eq!(ways.lost(&way, picked), expected);

@@ -21,12 +21,12 @@ use seaway_openstack::{
 
 use super::{
     find::{chosen, cluster_of, stays},
+    list_request_lock::{ListRequestLock, ListRequestTimeout},
     names::{Cluster, KEY},
+    pool_replacement::{by_port, unused_pools},
     read::is_pending,
     shared::{guests, was_left},
-    spare::{by_port, loose},
-    steps::{Balancer, Branch, Observed, PoolBranch},
-    turns::{Late, Turns},
+    steps::{Branch, Observed, ObservedLoadBalancer, PoolBranch},
 };
 
 /// What the lists said. Members have none: a status tree tells them, for each load balancer by itself.
@@ -45,12 +45,12 @@ pub(super) struct Survey {
     floating: Vec<FloatingIp>,
     /// Ours that lead nowhere, by what their descriptions end with.
     stray: HashMap<String, FloatingIp>,
-    pub(super) used: Used,
+    pub(super) used: ObjectCounts,
 }
 
 /// How many of each there are in the project, whoever made them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Used {
+pub(super) struct ObjectCounts {
     pub(super) balancers: usize,
     pub(super) listeners: usize,
     pub(super) pools: usize,
@@ -58,9 +58,9 @@ pub(super) struct Used {
     pub(super) monitors: usize,
 }
 
-impl Used {
-    fn and(self, more: Used) -> Used {
-        Used {
+impl ObjectCounts {
+    fn and(self, more: ObjectCounts) -> ObjectCounts {
+        ObjectCounts {
             balancers: self.balancers.saturating_add(more.balancers),
             listeners: self.listeners.saturating_add(more.listeners),
             pools: self.pools.saturating_add(more.pools),
@@ -71,11 +71,11 @@ impl Used {
 }
 
 /// One load balancer as the lists tell it.
-pub(super) enum Seen {
+pub(super) enum ListedLoadBalancer {
     /// Without members; how many each pool has.
     Whole(Box<Observed>, BTreeMap<Id<Pool>, usize>),
     /// The lists contradict each other: it was being changed. One look at it alone tells.
-    Torn,
+    Inconsistent,
     Absent,
 }
 
@@ -95,7 +95,7 @@ impl Survey {
             list_decodable::<HealthMonitor>(cloud, here()),
             list_decodable::<FloatingIp>(cloud, here()),
         )?;
-        let used = Used {
+        let used = ObjectCounts {
             balancers: balancers.len(),
             listeners: listeners.len(),
             pools: pools.len(),
@@ -167,15 +167,15 @@ impl Survey {
     }
 
     /// Of several, the one that `chosen` keeps.
-    pub(super) fn of(&self, cluster: &Cluster, key: &LbKey, published: &[IpAddr]) -> Seen {
+    pub(super) fn of(&self, cluster: &Cluster, key: &LbKey, published: &[IpAddr]) -> ListedLoadBalancer {
         match chosen(self.with_key(cluster, key), published) {
             Some((it, doubles)) => match self.balancer(&it.id) {
-                Seen::Whole(observed, sizes) => {
-                    Seen::Whole(Box::new(Observed { doubles, ..*observed }), sizes)
+                ListedLoadBalancer::Whole(observed, sizes) => {
+                    ListedLoadBalancer::Whole(Box::new(Observed { doubles, ..*observed }), sizes)
                 }
                 other => other,
             },
-            None => Seen::Absent,
+            None => ListedLoadBalancer::Absent,
         }
     }
 
@@ -207,37 +207,39 @@ impl Survey {
     }
 
     /// By its id, whatever tags are left on it.
-    pub(super) fn balancer(&self, id: &Id<LoadBalancer>) -> Seen {
-        let Some(it) = self.balancers.get(id) else { return Seen::Absent };
+    pub(super) fn balancer(&self, id: &Id<LoadBalancer>) -> ListedLoadBalancer {
+        let Some(it) = self.balancers.get(id) else { return ListedLoadBalancer::Absent };
         let no_listeners = Vec::new();
         let listeners = self.listeners.get(id).unwrap_or(&no_listeners);
         let is_whole = it.listeners.len() == listeners.len()
             && it.listeners.iter().all(|one| listeners.iter().any(|it| it.id == one.id))
             && it.pools.iter().all(|one| self.pools.contains_key(&one.id));
         if !is_whole {
-            return Seen::Torn;
+            return ListedLoadBalancer::Inconsistent;
         }
         let mut sizes = BTreeMap::new();
         let mut branches = Vec::new();
         for listener in listeners {
             let mut branch = None;
             if let Some(pool) = listener.default_pool_id.as_ref() {
-                let Some(pool) = self.pools.get(pool) else { return Seen::Torn };
+                let Some(pool) = self.pools.get(pool) else { return ListedLoadBalancer::Inconsistent };
                 let monitor = pool.healthmonitor_id.as_ref().map(|id| self.monitors.get(id).cloned());
-                let Some(monitor) = monitor.map_or(Some(None), |it| it.map(Some)) else { return Seen::Torn };
+                let Some(monitor) = monitor.map_or(Some(None), |it| it.map(Some)) else {
+                    return ListedLoadBalancer::Inconsistent;
+                };
                 sizes.insert(pool.id.clone(), pool.members.len());
                 branch = Some(PoolBranch { pool: pool.clone(), monitor, members: BTreeMap::new() });
             }
             branches.push(Branch { listener: listener.clone(), pool: branch });
         }
         if it.provisioning_status == Provisioning::Active && branches.iter().any(is_pending) {
-            return Seen::Torn;
+            return ListedLoadBalancer::Inconsistent;
         }
         let floating = it.vip_port_id.as_ref().and_then(|port| self.attached.get(port)).cloned();
         let below = it.pools.iter().filter_map(|one| self.pools.get(&one.id));
-        let loose = loose(it, below);
-        let balancer = Some(Balancer::new(it.clone(), by_port(branches), loose));
-        Seen::Whole(Box::new(Observed { balancer, floating, ..Observed::default() }), sizes)
+        let unused_pools = unused_pools(it, below);
+        let balancer = Some(ObservedLoadBalancer::new(it.clone(), by_port(branches), unused_pools));
+        ListedLoadBalancer::Whole(Box::new(Observed { balancer, floating, ..Observed::default() }), sizes)
     }
 
     /// One that was there before us, and may be a Service's.
@@ -262,8 +264,8 @@ impl Survey {
 
 /// The last survey, which many wait for at a start.
 #[derive(Default)]
-pub(super) struct Kept {
-    reading: Turns,
+pub(super) struct SurveyCache {
+    reading: ListRequestLock,
     last: std::sync::Mutex<Last>,
     /// Counts what made all before it worthless.
     age: AtomicU64,
@@ -276,7 +278,7 @@ struct Last {
     age: u64,
     survey: Option<Arc<Survey>>,
     /// What was made since, and when.
-    made: Vec<(Instant, Used)>,
+    made: Vec<(Instant, ObjectCounts)>,
     failed: Option<(Instant, Error)>,
 }
 
@@ -290,7 +292,7 @@ const FAILED: Duration = Duration::from_secs(2);
 /// What the lists said, or that they could not be read.
 type Answer<T> = Result<T, Error>;
 
-impl Kept {
+impl SurveyCache {
     pub(super) fn went(&self, unit: &Unit, now: Instant) {
         let mut went = self.went.lock().unwrap_or_else(PoisonError::into_inner);
         went.insert(unit.clone(), now);
@@ -313,7 +315,7 @@ impl Kept {
     }
 
     /// Counted as it is made, until it is in the lists.
-    pub(super) fn made(&self, now: Instant, new: Used) {
+    pub(super) fn made(&self, now: Instant, new: ObjectCounts) {
         self.last().made.push((now, new));
     }
 
@@ -322,7 +324,7 @@ impl Kept {
         cloud: &Cloud,
         cluster: &Cluster,
         age: Duration,
-    ) -> Result<Answer<Used>, Late> {
+    ) -> Result<Answer<ObjectCounts>, ListRequestTimeout> {
         let survey = match self.within(cloud, cluster, age).await? {
             Ok(survey) => survey,
             Err(error) => return Ok(Err(error)),
@@ -332,7 +334,11 @@ impl Kept {
         Ok(Ok(since.fold(survey.used, |used, (_, new)| used.and(*new))))
     }
 
-    pub(super) async fn young(&self, cloud: &Cloud, cluster: &Cluster) -> Result<Answer<Arc<Survey>>, Late> {
+    pub(super) async fn young(
+        &self,
+        cloud: &Cloud,
+        cluster: &Cluster,
+    ) -> Result<Answer<Arc<Survey>>, ListRequestTimeout> {
         self.within(cloud, cluster, YOUNG).await
     }
 
@@ -341,7 +347,7 @@ impl Kept {
         cloud: &Cloud,
         cluster: &Cluster,
         time: Duration,
-    ) -> Result<Answer<Arc<Survey>>, Late> {
+    ) -> Result<Answer<Arc<Survey>>, ListRequestTimeout> {
         if let Some(answer) = self.answer(cloud.clock().now(), time) {
             return Ok(answer);
         }

@@ -31,11 +31,11 @@ use super::{
 };
 
 /// By name, what there is of each.
-pub(super) type Kept = BTreeMap<String, Keeping>;
+pub(super) type StoredCertificates = BTreeMap<String, BarbicanCertificate>;
 
 /// Certificates that are named, and are not there.
 #[derive(Clone, Debug)]
-pub struct Lost {
+pub struct MissingCertificates {
     pub(super) problem: (Owner, Problem),
     references: Vec<Name>,
     /// One of those that all listeners show.
@@ -44,7 +44,7 @@ pub struct Lost {
 
 /// One certificate in Barbican: a container, and what it holds. After a crash there may be some of it only, or some of it twice.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Keeping {
+pub struct BarbicanCertificate {
     containers: Vec<(Id<Container>, Address)>,
     secrets: Vec<(String, Id<Secret>, Address)>,
 }
@@ -214,7 +214,7 @@ pub(super) async fn lost(
     cloud: &Cloud,
     desired: &Desired,
     observed: &Observed,
-) -> Result<Option<Lost>, Error> {
+) -> Result<Option<MissingCertificates>, Error> {
     let Desired::LoadBalancer(wish) = desired else { return Ok(None) };
     let Some((owner, tls, references)) = all_named(wish) else { return Ok(None) };
     let shown: BTreeSet<&str> = observed
@@ -243,7 +243,7 @@ pub(super) async fn lost(
         (owner.clone(), problem.at(tls.field.clone()).fix(fix))
     };
     let first = lost.first().map(problem);
-    Ok(first.map(|problem| Lost {
+    Ok(first.map(|problem| MissingCertificates {
         problem,
         others: tls.others.iter().any(|it| lost.contains(it)),
         references: lost,
@@ -291,7 +291,7 @@ pub(super) fn keep(wanted: &Wanted, observed: &Observed) -> (Vec<Step>, Vec<Step
     )
 }
 
-impl Keeping {
+impl BarbicanCertificate {
     fn address(&self) -> Option<&Address> {
         self.containers.first().map(|(_, address)| address)
     }
@@ -309,7 +309,7 @@ impl Keeping {
 
 impl Wanted {
     /// With the addresses that are known by now.
-    pub(super) fn addressed(&self, kept: &Kept) -> Wanted {
+    pub(super) fn addressed(&self, kept: &StoredCertificates) -> Wanted {
         let mut wanted = self.clone();
         for it in wanted.listeners.values_mut() {
             address_new(&mut it.listener, kept);
@@ -318,18 +318,18 @@ impl Wanted {
     }
 }
 
-pub(super) fn address_new(listener: &mut NewListener, kept: &Kept) {
+pub(super) fn address_new(listener: &mut NewListener, kept: &StoredCertificates) {
     address(&mut listener.default_tls_container_ref, &mut listener.sni_container_refs, kept);
 }
 
-pub(super) fn address_change(change: &mut ListenerChange, kept: &Kept) {
+pub(super) fn address_change(change: &mut ListenerChange, kept: &StoredCertificates) {
     address(&mut change.default_tls_container_ref, &mut change.sni_container_refs, kept);
 }
 
-fn address(first: &mut Edit<Option<String>>, others: &mut Edit<Vec<String>>, kept: &Kept) {
+fn address(first: &mut Edit<Option<String>>, others: &mut Edit<Vec<String>>, kept: &StoredCertificates) {
     let known = |it: &mut String| {
         let kept = it.strip_prefix(TO_COME).and_then(|name| kept.get(name));
-        if let Some(address) = kept.and_then(Keeping::address) {
+        if let Some(address) = kept.and_then(BarbicanCertificate::address) {
             *it = address.clone();
         }
     };
@@ -357,7 +357,7 @@ pub(super) async fn keep_in(
     cloud: &Cloud,
     name: &str,
     certificate: &Certificate,
-    kept: &mut Kept,
+    kept: &mut StoredCertificates,
 ) -> Result<(), Error> {
     let keeping = kept.entry(name.to_owned()).or_default();
     let (first, rest) = parted(&certificate.chain);
@@ -400,7 +400,7 @@ pub(super) async fn keep_in(
     Ok(())
 }
 
-pub(super) async fn forget(cloud: &Cloud, name: &str, kept: &mut Kept) -> Result<(), Error> {
+pub(super) async fn forget(cloud: &Cloud, name: &str, kept: &mut StoredCertificates) -> Result<(), Error> {
     let Some(keeping) = kept.get(name) else { return Ok(()) };
     for (id, _) in &keeping.containers {
         cloud.all::<Container>().delete(id).await?;

@@ -8,10 +8,10 @@ use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
     Joined, Octavia, adopted, affinity, born, by_default, copies, drift, is_paused, local,
-    mend::{Mend, Rebuild},
     pairs::Part,
     partial,
-    removals::Held,
+    removals::DeferredRemovals,
+    repair::{Rebuild, RepairAction},
     shared::marks,
     steps::{Observed, Step},
     tags, vip,
@@ -70,7 +70,7 @@ impl Octavia {
             // What is kept stays where it is.
             observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
         }
-        observed.held = Held::default();
+        observed.held = DeferredRemovals::default();
         observed.by_nodes = match desired {
             Desired::LoadBalancer(wish) => {
                 !wish.options.local_only && wish.options.cloud.as_ref().is_some_and(|it| it.by_nodes)
@@ -86,14 +86,14 @@ impl Octavia {
         observed.copied = self.made_by_a_copy(unit, desired, observed);
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
-        observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
-            Mend::Failover if observed.shared.guest => {
-                Mend::Nothing { why: "another Service owns this load balancer".to_owned() }
+        observed.repair = (status == Some(Provisioning::Error)).then(|| match past.repair(rebuild, now) {
+            RepairAction::Failover if observed.shared.guest => {
+                RepairAction::Nothing { why: "another Service owns this load balancer".to_owned() }
             }
-            Mend::Remake { .. } if is_shared => {
-                Mend::Nothing { why: "other Services use this load balancer".to_owned() }
+            RepairAction::Remake { .. } if is_shared => {
+                RepairAction::Nothing { why: "other Services use this load balancer".to_owned() }
             }
-            mend => mend,
+            repair => repair,
         });
         if let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), Some(balancer)) =
             (unit, desired, &observed.balancer)
@@ -110,7 +110,7 @@ impl Octavia {
                 !past.otherwise.is_empty() && past.remade != past.otherwise
             });
             let why = "what is requested can only be set when a load balancer is created";
-            observed.mend = is_new.then_some(Mend::Remake { why, by_default: false });
+            observed.repair = is_new.then_some(RepairAction::Remake { why, by_default: false });
         }
         if status == Some(Provisioning::Active) && !is_paused(desired) {
             self.judge_vip(unit, desired, observed);
@@ -126,17 +126,17 @@ impl Octavia {
         now: Instant,
     ) -> Result<(), Failure> {
         let new = matches!(step, Step::Create(_));
-        if let Some(after) = self.past(unit, |past| past.left(now)).filter(|_| new) {
+        if let Some(after) = self.past(unit, |past| past.remaining_backoff(now)).filter(|_| new) {
             let why = format!("{step}: the previous load balancer went to ERROR");
             return Err(Failure::wait(why, after));
         }
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let in_error = status == Some(&Provisioning::Error);
         let found = self.past(unit, |past| {
-            match (step, &observed.mend) {
+            match (step, &observed.repair) {
                 (Step::Create(_), _) => past.is_new = true,
                 (Step::Failover(_), _) => past.failed_over(now),
-                (Step::Delete(_), Some(Mend::Remake { .. })) => {
+                (Step::Delete(_), Some(RepairAction::Remake { .. })) => {
                     past.remade.clone_from(&past.otherwise);
                     if in_error {
                         past.tried(now);
@@ -146,7 +146,7 @@ impl Octavia {
             }
             std::mem::take(&mut past.found)
         });
-        match (step, &observed.mend) {
+        match (step, &observed.repair) {
             (Step::Create(new), _) => {
                 let provider = match &new.provider {
                     Edit::To(Some(it)) => format!(" by {it}"),
@@ -160,7 +160,7 @@ impl Octavia {
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
             }
-            (Step::Delete(id), Some(Mend::Remake { why, .. })) => {
+            (Step::Delete(id), Some(RepairAction::Remake { why, .. })) => {
                 let text = format!("load balancer {id} is deleted and created again: {why}");
                 self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
             }
@@ -226,15 +226,17 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     let Some(balancer) = &observed.balancer else { return problems };
     if balancer.it.provisioning_status == Provisioning::Error {
         let id = &balancer.it.id;
-        let fix = match &observed.mend {
-            Some(Mend::Nothing { why }) => format!(
+        let fix = match &observed.repair {
+            Some(RepairAction::Nothing { why }) => format!(
                 "The load balancer cannot be failed over ({why}). Ask the cloud's operator to do that \
                  (openstack loadbalancer failover {id}), or annotate the Service with \
                  seaway.dev/rebuild-on-error: \"true\" to recreate the load balancer with its addresses."
             ),
-            Some(Mend::Remake { .. }) => "No action needed: Seaway deletes the load balancer and creates it \
+            Some(RepairAction::Remake { .. }) => {
+                "No action needed: Seaway deletes the load balancer and creates it \
                                           again."
-                .to_owned(),
+                    .to_owned()
+            }
             None if observed.stays.is_some() => {
                 "Seaway deletes the load balancer and creates it again as soon as the deletion limit allows \
                  that."

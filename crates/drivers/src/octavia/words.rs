@@ -18,9 +18,9 @@ impl fmt::Display for Step {
             Step::ChangeListener(id, _) => write!(f, "change the listener of {id}"),
             Step::AddPool(id, new) => write!(f, "create pool {} for {id}", text(&new.name)),
             Step::AddSpare(id, new) => write!(f, "create pool {} to replace that of {id}", text(&new.name)),
-            Step::Turn(id) => write!(f, "move the listener of {id} to its new pool"),
-            Step::RemoveLoose(id) => write!(f, "delete pool {id}, which no listener uses"),
-            Step::RemoveTwin(id) => {
+            Step::SwitchListenerPool(id) => write!(f, "move the listener of {id} to its new pool"),
+            Step::RemoveUnusedPool(id) => write!(f, "delete pool {id}, which no listener uses"),
+            Step::RemoveDuplicateListener(id) => {
                 write!(f, "delete listener {id}, a duplicate at its port that has no pool")
             }
             Step::ChangePool(id, _) => write!(f, "change the pool of {id}"),
@@ -36,7 +36,7 @@ impl fmt::Display for Step {
             Step::AddFloating(_) => f.write_str("associate a floating IP with the VIP"),
             Step::Allocate(_) => f.write_str("allocate a floating IP"),
             Step::Move(id, _) => write!(f, "associate the new floating IP with the VIP instead of {id}"),
-            Step::Lead(id) => write!(f, "associate floating IP {id} with the VIP"),
+            Step::AssociateFloating(id) => write!(f, "associate floating IP {id} with the VIP"),
             Step::Describe(id, _) => write!(f, "set the description of floating IP {id}"),
             Step::TagFloating(_) => f.write_str("tag the floating IP"),
             Step::Detach(id) => write!(f, "detach floating IP {id}"),
@@ -45,7 +45,7 @@ impl fmt::Display for Step {
             Step::Leave(_, true) => f.write_str("leave the shared load balancer"),
             Step::Leave(_, false) => f.write_str("leave the load balancer to the Services that share it"),
             Step::Delete(id) => write!(f, "delete load balancer {id} with everything in it"),
-            Step::RemoveDouble(id) => write!(f, "delete load balancer {id}, a duplicate"),
+            Step::RemoveDuplicateLoadBalancer(id) => write!(f, "delete load balancer {id}, a duplicate"),
             Step::RemoveGroup(id) => write!(f, "delete security group {id} of the other controller"),
             Step::Keep(name, _) => write!(f, "store certificate {} in Barbican", last_word(name)),
             Step::Forget(name) => write!(f, "delete certificate {}", last_word(name)),

@@ -16,12 +16,12 @@ use super::{
     affinity,
     belongings::close,
     floating,
+    pool_replacement::{UnusedPools, by_port},
     read::weighed,
     seats::terms_of,
     shared,
-    spare::{Loose, by_port},
-    steps::{Balancer, Branch, Observed, PoolBranch, Seat, Step},
-    tls::{self, Kept},
+    steps::{Branch, Observed, ObservedLoadBalancer, ObservedMember, PoolBranch, Step},
+    tls::{self, StoredCertificates},
     wanted::spot,
 };
 
@@ -40,14 +40,14 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
                 )
                 .with_operation(step.to_string())
             })?;
-            observed.balancer = Some(Balancer::new(it, by_port(branches), Loose::new()));
-            (observed.place, observed.mend) = (None, None);
+            observed.balancer = Some(ObservedLoadBalancer::new(it, by_port(branches), UnusedPools::new()));
+            (observed.place, observed.repair) = (None, None);
             return Ok(());
         }
         Step::AddFloating(_)
         | Step::Allocate(_)
         | Step::Move(..)
-        | Step::Lead(_)
+        | Step::AssociateFloating(_)
         | Step::Describe(..)
         | Step::TagFloating(_)
         | Step::Detach(_)
@@ -56,7 +56,7 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
             return tls::keep_in(cloud, name, certificate, &mut observed.kept).await;
         }
         Step::Forget(name) => return tls::forget(cloud, name, &mut observed.kept).await,
-        Step::RemoveDouble(id) => {
+        Step::RemoveDuplicateLoadBalancer(id) => {
             cloud.all::<LoadBalancer>().delete_cascade(id).await?;
             observed.doubles.retain(|it| it != id);
             return Ok(());
@@ -91,14 +91,19 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
     Ok(())
 }
 
-async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept) -> Result<(), Error> {
+async fn below(
+    cloud: &Cloud,
+    step: &Step,
+    balancer: &mut ObservedLoadBalancer,
+    kept: &StoredCertificates,
+) -> Result<(), Error> {
     let id = balancer.it.id.clone();
     match step {
         Step::Change(change) => balancer.it = cloud.all::<LoadBalancer>().change(&id, change).await?,
         Step::RemoveListener(at) => {
             cloud.all::<Listener>().delete(&branch(balancer, *at, step)?.listener.id).await?;
             let pool = balancer.branches.remove(at).and_then(|it| it.pool);
-            balancer.loose.extend(pool.map(|it| (it.pool.id, it.pool.name)));
+            balancer.unused_pools.extend(pool.map(|it| (it.pool.id, it.pool.name)));
         }
         Step::RemovePool(at) => {
             let branch = branch(balancer, *at, step)?;
@@ -136,7 +141,7 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             let pool = cloud.all::<Pool>().create(&new).await?;
             balancer.spare.insert(*at, PoolBranch { pool, monitor: None, members: BTreeMap::new() });
         }
-        Step::Turn(at) => {
+        Step::SwitchListenerPool(at) => {
             let spare = balancer.spare.get(at).cloned().ok_or_else(|| gone(step))?;
             let branch = branch(balancer, *at, step)?;
             let change = ListenerChange {
@@ -145,18 +150,18 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             };
             branch.listener = cloud.all::<Listener>().change(&branch.listener.id, &change).await?;
             let old = branch.pool.replace(spare);
-            balancer.loose.extend(old.map(|it| (it.pool.id, it.pool.name)));
+            balancer.unused_pools.extend(old.map(|it| (it.pool.id, it.pool.name)));
             balancer.spare.remove(at);
         }
-        Step::RemoveLoose(pool) => {
+        Step::RemoveUnusedPool(pool) => {
             cloud.all::<Pool>().delete(pool).await?;
-            balancer.loose.remove(pool);
+            balancer.unused_pools.remove(pool);
             balancer.spare.retain(|_, it| it.pool.id != *pool);
             affinity::forget(balancer);
         }
-        Step::RemoveTwin(listener) => {
+        Step::RemoveDuplicateListener(listener) => {
             cloud.all::<Listener>().delete(listener).await?;
-            balancer.twins.remove(listener);
+            balancer.duplicate_listeners.remove(listener);
         }
         Step::ChangePool(at, change) => {
             let pool = pool(balancer, *at, step)?;
@@ -186,7 +191,7 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             let it = if is_disabled { there } else { members.change(&there.id, change).await? };
             let terms = Some((it.weight.unwrap_or(1), it.monitor_port));
             let operating = if is_again { Operating::NoMonitor } else { it.operating_status };
-            pool.members.insert(*spot, Seat { operating, terms });
+            pool.members.insert(*spot, ObservedMember { operating, terms });
         }
         Step::RemoveMember(at, spot) => {
             let pool = pool(balancer, *at, step)?;
@@ -219,13 +224,13 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
         | Step::Move(..)
         | Step::Join(_)
         | Step::Leave(..)
-        | Step::Lead(_)
+        | Step::AssociateFloating(_)
         | Step::Describe(..)
         | Step::TagFloating(_)
         | Step::Detach(_)
         | Step::RemoveFloating(_)
         | Step::Delete(_)
-        | Step::RemoveDouble(_)
+        | Step::RemoveDuplicateLoadBalancer(_)
         | Step::RemoveGroup(_)
         | Step::Keep(..)
         | Step::Forget(_)
@@ -241,11 +246,19 @@ async fn seated(members: &Collection<Member>, at: SocketAddr) -> Result<Option<M
     Ok(members.list::<Member>(query).await?.into_iter().next())
 }
 
-fn branch<'b>(balancer: &'b mut Balancer, at: ListenerId, step: &Step) -> Result<&'b mut Branch, Error> {
+fn branch<'b>(
+    balancer: &'b mut ObservedLoadBalancer,
+    at: ListenerId,
+    step: &Step,
+) -> Result<&'b mut Branch, Error> {
     balancer.branches.get_mut(&at).ok_or_else(|| gone(step))
 }
 
-fn pool<'b>(balancer: &'b mut Balancer, at: ListenerId, step: &Step) -> Result<&'b mut PoolBranch, Error> {
+fn pool<'b>(
+    balancer: &'b mut ObservedLoadBalancer,
+    at: ListenerId,
+    step: &Step,
+) -> Result<&'b mut PoolBranch, Error> {
     // What is made below a pool that is to take another's place, is made first.
     if balancer.spare.contains_key(&at) {
         return balancer.spare.get_mut(&at).ok_or_else(|| gone(step));
@@ -258,8 +271,8 @@ fn gone(step: &Step) -> Error {
         .with_operation(step.to_string())
 }
 
-fn seat(new: &NewMember) -> (SocketAddr, Seat) {
-    (spot(new), Seat { operating: Operating::NoMonitor, terms: Some(terms_of(new)) })
+fn seat(new: &NewMember) -> (SocketAddr, ObservedMember) {
+    (spot(new), ObservedMember { operating: Operating::NoMonitor, terms: Some(terms_of(new)) })
 }
 
 /// The answer to a whole load balancer tells all below it.

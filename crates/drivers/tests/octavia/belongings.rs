@@ -2,7 +2,7 @@
 
 use seaway_drivers::octavia::{
     Cluster, Octavia,
-    belongings::{Belonging, Thing, belongings, divided, orphans, released, remove},
+    belongings::{Belonging, CloudObject, belongings, divided, orphans, released, remove},
 };
 use seaway_openstack::{
     barbican::{NewSecret, Secret},
@@ -22,12 +22,12 @@ async fn of(scene: &Scene, uid: &str) -> Vec<Belonging> {
 
 fn things(all: &[Belonging]) -> Vec<&'static str> {
     let word = |it: &Belonging| match it.thing {
-        Thing::LoadBalancer(_) => "load balancer",
-        Thing::Part(..) => "part",
-        Thing::FloatingIp(_) => "floating IP",
-        Thing::SecurityGroup(_) => "security group",
-        Thing::Container(_) => "container",
-        Thing::Secret(_) => "secret",
+        CloudObject::LoadBalancer(_) => "load balancer",
+        CloudObject::Part(..) => "part",
+        CloudObject::FloatingIp(_) => "floating IP",
+        CloudObject::SecurityGroup(_) => "security group",
+        CloudObject::Container(_) => "container",
+        CloudObject::Secret(_) => "secret",
     };
     all.iter().map(word).collect()
 }
@@ -201,7 +201,7 @@ async fn what_cannot_be_removed_is_told_and_the_rest_goes() {
     let ours = of(&scene, "6c1d").await;
     let failed = remove(&scene.cloud, "6c1d", &ours, &quiet).await;
     assert_eq!(failed.len(), 1);
-    assert!(matches!(failed[0].0.thing, Thing::SecurityGroup(_)));
+    assert!(matches!(failed[0].0.thing, CloudObject::SecurityGroup(_)));
     assert_eq!(things(&of(&scene, "6c1d").await), ["security group"]);
     assert_eq!(scene.cloud.all::<Secret>().list::<Secret>(Query::all()).await.unwrap().len(), 1);
 }

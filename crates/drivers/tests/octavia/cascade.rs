@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_drivers::octavia::belongings::{How, belongings, remove_by};
+use seaway_drivers::octavia::belongings::{RemovalOptions, belongings, remove_by};
 use seaway_openstack::{
     neutron::FloatingIp,
     octavia::{Listener, LoadBalancer as Balancer, LoadBalancerChange},
@@ -45,7 +45,7 @@ async fn without_cascade_nothing_that_gc_and_purge_find_goes_in_one_call() {
     scene.restarted();
     scene.fake.forget_requests();
     let all = belongings(&scene.cloud, "6c1d", &|_| {}).await.unwrap();
-    let how = How { uid: "6c1d", cascades: false };
+    let how = RemovalOptions { uid: "6c1d", cascades: false };
     assert!(remove_by(&scene.cloud, how, &all, &|_| {}).await.is_empty());
     assert!(scene.balancers().await.is_empty() && scene.pools().await.is_empty());
     let cascades =

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use seaway_drivers::octavia::{
-    belongings::{Belonging, Thing, belongings, orphans},
+    belongings::{Belonging, CloudObject, belongings, orphans},
     give_away::{GiveAway, give_away},
 };
 use seaway_openstack::{
@@ -100,9 +100,9 @@ async fn what_others_use_and_what_would_be_half_a_gift_is_refused() {
     scene.reach(&scene.wish(&[80], &[1])).await;
     let one = found(&scene).await;
     for (thing, told) in [
-        (Thing::LoadBalancer("second".parse().unwrap()), "one for each address family"),
-        (Thing::Container("container".parse().unwrap()), "default-tls-container-ref"),
-        (Thing::Secret("secret".parse().unwrap()), "default-tls-container-ref"),
+        (CloudObject::LoadBalancer("second".parse().unwrap()), "one for each address family"),
+        (CloudObject::Container("container".parse().unwrap()), "default-tls-container-ref"),
+        (CloudObject::Secret("secret".parse().unwrap()), "default-tls-container-ref"),
     ] {
         let more = Belonging { thing, ..one[0].clone() };
         let all = [one.clone(), vec![more]].concat();

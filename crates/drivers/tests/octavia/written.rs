@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_drivers::octavia::sole::SoleWriter;
-use seaway_engine::{Asked, HeartbeatRecord};
+use seaway_engine::{HeartbeatRecord, OwnersFuture};
 use seaway_model::{
     Desired, LoadBalancer,
     load_balancer::{CloudOptions, CloudTags, HealthCheck},
@@ -83,11 +83,11 @@ fn checked(mut wish: LoadBalancer) -> LoadBalancer {
 struct Recorded(Mutex<Vec<String>>);
 
 impl HeartbeatRecord for Recorded {
-    fn heartbeats(&self) -> Asked<'_, Vec<String>> {
+    fn heartbeats(&self) -> OwnersFuture<'_, Vec<String>> {
         Box::pin(std::future::ready(Ok(self.0.lock().unwrap().clone())))
     }
 
-    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()> {
+    fn record(&self, heartbeats: Vec<String>) -> OwnersFuture<'_, ()> {
         *self.0.lock().unwrap() = heartbeats;
         Box::pin(std::future::ready(Ok(())))
     }

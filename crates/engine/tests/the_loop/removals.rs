@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_engine::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
+use seaway_engine::{Counted, DeletionLimit, Owners, OwnersFuture, deletion_limit};
 use seaway_model::{
     ObjectRef, Owner,
     config::{AddressPoolRules, AdoptionConfig, CloudDefaults},
@@ -57,11 +57,11 @@ impl ApiServer {
 }
 
 impl Owners for ApiServer {
-    fn service<'a>(&'a self, _: &'a Owner) -> Asked<'a, Option<Arc<Service>>> {
+    fn service<'a>(&'a self, _: &'a Owner) -> OwnersFuture<'a, Option<Arc<Service>>> {
         Box::pin(std::future::ready(self.answer()))
     }
 
-    fn services(&self) -> Asked<'_, Vec<Arc<Service>>> {
+    fn services(&self) -> OwnersFuture<'_, Vec<Arc<Service>>> {
         Box::pin(std::future::ready(self.answer().map(|it| it.into_iter().collect())))
     }
 }
@@ -71,7 +71,7 @@ impl Owners for ApiServer {
 pub(super) struct Counts(Arc<Mutex<BTreeSet<String>>>);
 
 impl DeletionLimit for Counts {
-    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, balancers: usize) -> OwnersFuture<'a, Counted> {
         let mut all = self.0.lock().expect("no test panics while it holds this");
         let limit = deletion_limit(balancers, all.len());
         let is_within = all.contains(what) || all.len() < limit;

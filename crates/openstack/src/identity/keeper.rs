@@ -189,7 +189,7 @@ impl KeeperTask {
         if let Some(refused) = self.refused.as_ref().filter(|it| self.now() < it.until) {
             return Err(refused.error.clone());
         }
-        let newer = if self.newer_is_due() { self.enter_newer().await } else { None };
+        let newer = if self.new_credentials_are_due() { self.enter_newer().await } else { None };
         if let Some(Ok(session)) = newer {
             return Ok(session);
         }
@@ -210,7 +210,7 @@ impl KeeperTask {
     /// In passing: newer credentials are tried while the old token still works; an ageing one is renewed ahead.
     async fn look(&mut self) {
         self.reread().await;
-        if self.newer_is_due()
+        if self.new_credentials_are_due()
             && let Some(Err(error)) = self.enter_newer().await
         {
             tracing::warn!(%error, "credentials changed, but the new ones do not work; the old ones stay in use");
@@ -240,7 +240,7 @@ impl KeeperTask {
         }
     }
 
-    fn newer_is_due(&self) -> bool {
+    fn new_credentials_are_due(&self) -> bool {
         let setback = self.newer.as_ref().map(|(_, setback)| setback.as_ref());
         setback.is_some_and(|it| it.is_none_or(|it| it.until <= self.now()))
     }

@@ -44,7 +44,7 @@ impl Demand {
     }
 
     /// Whether that is by their labels.
-    pub(crate) fn is_choosy(&self) -> bool {
+    pub(crate) fn selects_nodes_by_label(&self) -> bool {
         !self.labels().is_empty()
     }
 

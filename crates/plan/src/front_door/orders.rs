@@ -152,7 +152,8 @@ impl FrontDoor {
         };
         let beside_main = |it: &Settings| {
             let is_everywhere = door.addresses.is_empty() || it.addresses.is_empty();
-            self.opens(door) && (is_everywhere || it.addresses.iter().any(|ip| door.addresses.contains(ip)))
+            self.is_to_open(door)
+                && (is_everywhere || it.addresses.iter().any(|ip| door.addresses.contains(ip)))
         };
         let reached = |it: &Settings| port(it) == usual || port(it) == port(door) || beside_main(it);
         entrances.iter().any(|name| match name {
@@ -269,7 +270,7 @@ fn challenge(
     }
     let in_vain = |why| if by_connection { ChallengeProblem::Unreached(asked) } else { why };
     let updates = acme.dns.as_ref().ok_or(in_vain(ChallengeProblem::NoServer))?;
-    match updates.may_change(&record_name(host)) {
+    match updates.may_update_name(&record_name(host)) {
         true => Ok(ChallengeType::Dns01),
         false => Err(in_vain(ChallengeProblem::OtherZone)),
     }

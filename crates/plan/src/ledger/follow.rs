@@ -40,7 +40,7 @@ impl Ledger {
         let ages: BTreeSet<ClaimOrder> = standing.map(|it| it.claim.age()).collect();
         let mut loosened = false;
         for age in ages {
-            loosened |= self.hear(&age.owner, &mut touched);
+            loosened |= self.decide_again(&age.owner, &mut touched);
         }
         // Who lacks a port is told who has it, who may have been heard after it.
         if loosened || written.is_some_and(|it| !it.conflicts.is_empty()) {
@@ -114,7 +114,7 @@ impl Ledger {
         let standing = owners.iter().filter_map(|owner| self.owners.get(owner));
         let ages: BTreeSet<ClaimOrder> = standing.map(|it| it.claim.age()).collect();
         for age in ages {
-            self.hear(&age.owner, touched);
+            self.decide_again(&age.owner, touched);
         }
     }
 
@@ -133,7 +133,7 @@ impl Ledger {
         let returning = configured.into_iter().chain(others.into_iter().filter(had)).collect::<Vec<_>>();
         let mut touched = LedgerChange::default();
         for age in &returning {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         self.holdings.deny_no_more(&answered.denied);
         self.answered.clear();

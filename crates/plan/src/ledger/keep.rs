@@ -174,7 +174,7 @@ impl Ledger {
             return touched;
         }
         for age in ages {
-            self.hear(&age.owner, &mut touched);
+            self.decide_again(&age.owner, &mut touched);
         }
         self.hear_waiting(None, &mut touched);
         touched

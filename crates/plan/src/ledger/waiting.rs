@@ -18,7 +18,7 @@ impl Ledger {
             };
             let blocked = self.blocked.range::<ClaimOrder, _>(after).next();
             let Some(next) = hungry.into_iter().chain(blocked).min().cloned() else { break };
-            self.hear(&next.owner, touched);
+            self.decide_again(&next.owner, touched);
             last = Some(next);
         }
         self.name_holders(touched);
@@ -29,7 +29,7 @@ impl Ledger {
         let mut loosened = false;
         while let Some(ip) = self.joined.pop_first() {
             for age in self.blocked_at.get(&ip).cloned().unwrap_or_default() {
-                loosened |= self.hear(&age.owner, touched);
+                loosened |= self.decide_again(&age.owner, touched);
             }
         }
         if loosened {

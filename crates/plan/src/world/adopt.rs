@@ -50,7 +50,7 @@ pub(super) struct Adoptions {
     previews: HashMap<Unit, Vec<Name>>,
     /// As they were told, and when by our own clock.
     writes: HashMap<ServiceKey, (OtherControllerWrite, u64)>,
-    beside: Option<Beside>,
+    beside: Option<CompetingController>,
     signs: OtherControllerSigns,
     /// Whether it runs is being asked.
     asking: bool,
@@ -58,14 +58,14 @@ pub(super) struct Adoptions {
 
 /// Another controller that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beside {
+pub struct CompetingController {
     pub by: Name,
-    pub sign: Sign,
+    pub sign: OtherControllerEvidence,
 }
 
 /// By what it was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum OtherControllerEvidence {
     /// It wrote a Service within the last 10 minutes.
     Wrote,
     /// It wrote a Service, and holds its Lease since before that.
@@ -74,13 +74,15 @@ pub enum Sign {
     Reported,
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for CompetingController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let by = &self.by;
         match self.sign {
-            Sign::Wrote => write!(f, "{by} wrote Services within the last 10 minutes"),
-            Sign::Leads => write!(f, "{by} runs: the process that holds its Lease wrote Services"),
-            Sign::Reported => write!(f, "{by} runs: it reported events of Services"),
+            OtherControllerEvidence::Wrote => write!(f, "{by} wrote Services within the last 10 minutes"),
+            OtherControllerEvidence::Leads => {
+                write!(f, "{by} runs: the process that holds its Lease wrote Services")
+            }
+            OtherControllerEvidence::Reported => write!(f, "{by} runs: it reported events of Services"),
         }
     }
 }
@@ -355,10 +357,10 @@ impl World {
         };
         let event = self.adoption.signs.event.as_ref();
         let reported = event.filter(|it| is_its(it.at) || self.is_recent(it.at.0.min(self.adoption.now)));
-        let beside = |sign: Sign| move |by: Name| Beside { by, sign };
-        let latest = (latest(&|_, at| self.is_recent(at)).map(beside(Sign::Wrote)))
-            .or_else(|| latest(&|it, _| is_its(it.at)).map(beside(Sign::Leads)))
-            .or_else(|| reported.map(|it| it.by.clone()).map(beside(Sign::Reported)));
+        let beside = |sign: OtherControllerEvidence| move |by: Name| CompetingController { by, sign };
+        let latest = (latest(&|_, at| self.is_recent(at)).map(beside(OtherControllerEvidence::Wrote)))
+            .or_else(|| latest(&|it, _| is_its(it.at)).map(beside(OtherControllerEvidence::Leads)))
+            .or_else(|| reported.map(|it| it.by.clone()).map(beside(OtherControllerEvidence::Reported)));
         if latest != self.adoption.beside {
             self.adoption.beside = latest;
             self.look_at_adoptions();

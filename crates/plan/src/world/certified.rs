@@ -157,7 +157,7 @@ impl World {
         let ObjectRef { namespace, name, .. } = owner.object();
         let (Some(named), Some(told)) = (
             self.secrets_of.get(&ServiceKey::new(namespace, name)),
-            self.reported.get(&ObjectRef::certificate_copies()),
+            self.reported.get(&ObjectRef::certificate_copies_config()),
         ) else {
             return Vec::new();
         };

@@ -23,7 +23,7 @@ use crate::{
 
 /// What of the front door is not its guests'.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct FrontDoorState {
     pub(super) guests: FrontDoor,
     grant: Option<Grant>,
     problems: Vec<Problem>,
@@ -173,7 +173,7 @@ impl World {
     fn open_or_close(&mut self) {
         let owner = front_door::owner();
         let settings = &self.config.front_door;
-        if !self.door.guests.opens(settings) {
+        if !self.door.guests.is_to_open(settings) {
             for unit in std::mem::take(&mut self.door.units) {
                 self.disown(&owner, &unit);
             }

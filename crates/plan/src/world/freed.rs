@@ -13,14 +13,14 @@ use seaway_model::{AddressState, Outcome, Unit, WorkItem, fact::HostReport, outc
 use super::World;
 
 #[derive(Default)]
-pub(super) struct Freed {
+pub(super) struct ReleaseTracker {
     /// Something about them is another: they may be free now.
     perhaps: BTreeSet<IpAddr>,
     /// How many sockets Outcomes tell at each.
     served: HashMap<IpAddr, usize>,
 }
 
-impl Freed {
+impl ReleaseTracker {
     pub(super) fn look_at(&mut self, ips: impl IntoIterator<Item = IpAddr>) {
         self.perhaps.extend(ips);
     }

@@ -90,7 +90,8 @@ impl World {
 
     /// Nodes are chosen by their labels, where somebody does that.
     pub(super) fn select_anew(&mut self) {
-        let selects = |it: &super::OwnerState| it.demand.as_ref().is_some_and(|it| it.is_choosy());
+        let selects =
+            |it: &super::OwnerState| it.demand.as_ref().is_some_and(|it| it.selects_nodes_by_label());
         if self.settled && self.roles.host.is_none() && self.owners.values().any(selects) {
             self.refresh_clouds();
             self.nodes_changed();

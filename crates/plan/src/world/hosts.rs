@@ -118,7 +118,7 @@ impl World {
         let touched = self.put_host(report);
         if !self.index.put(&Fact::Host(report.clone())).is_empty() {
             self.regrant(touched);
-            self.bar_host(report);
+            self.forbid_host_addresses_as_members(report);
             self.host_changed(before.as_deref(), report);
             self.note_layer2(before.as_deref(), report);
         }
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// No member may be at its addresses. What this host says of itself it knows; nobody else has to believe it.
-    pub(super) fn bar_host(&mut self, report: &HostReport) {
+    pub(super) fn forbid_host_addresses_as_members(&mut self, report: &HostReport) {
         let is_ours = self.roles.host.as_ref() == Some(&report.host);
         let barred = if is_ours { report.addresses.clone() } else { report.own_addresses() };
         let dependents = self.index.own.set_host(&report.host, &barred);

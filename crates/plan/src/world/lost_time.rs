@@ -21,23 +21,23 @@ use seaway_model::{Address, AddressState, Name, Unit, WorkItem, fact::HostReport
 
 use super::World;
 
-type Said = BTreeMap<Name, BTreeSet<u64>>;
+type AppliedVersions = BTreeMap<Name, BTreeSet<u64>>;
 
 #[derive(Default)]
-pub(super) struct LostTime {
+pub(super) struct RestoredStore {
     /// Addresses as they were known before, which hosts may still serve. Each is here until it is free or somebody has it.
     addresses: BTreeMap<IpAddr, Arc<Address>>,
     /// Those of them whose release is in the backup: somebody had them after that, so it is deleted and written again.
     to_write_again: BTreeSet<IpAddr>,
     /// What hosts had said to have applied.
-    said: Said,
+    said: AppliedVersions,
     /// What they said, and perhaps by versions of before: when they say that, it says nothing.
-    doubted: Said,
+    doubted: AppliedVersions,
     /// The highest version of before.
     newest: u64,
 }
 
-impl LostTime {
+impl RestoredStore {
     pub(super) fn has(&self, ip: IpAddr) -> bool {
         self.addresses.contains_key(&ip)
     }

@@ -411,7 +411,7 @@ impl World {
     }
 
     pub(super) fn owners_of(&self, object: &ObjectRef) -> Vec<Owner> {
-        if *object == ObjectRef::certificate_copies() {
+        if *object == ObjectRef::certificate_copies_config() {
             return self.secrets_of.keys().flat_map(|key| self.owners_of(&key.object())).collect();
         }
         let key = ServiceKey::new(object.namespace.clone(), object.name.clone());

@@ -156,7 +156,7 @@ fn who_names_a_secret_that_is_not_copied_for_hosts_is_told() {
     let secret = ObjectRef::new(Kind::Secret, "default", "pair");
     let problem = Problem::new(secret, Reason::LimitReached, "it is not copied");
     for (problems, expected) in [(vec![problem], true), (vec![], false)] {
-        let dirt = world.apply(Change::Reported(ObjectRef::certificate_copies(), problems));
+        let dirt = world.apply(Change::Reported(ObjectRef::certificate_copies_config(), problems));
         assert_eq!((told(&world, &naming), told(&world, &other)), (expected, false));
         assert!(dirt.iter().any(|it| *it.unit() == Unit::Status(owner(&naming))), "{dirt:?}");
     }

@@ -53,7 +53,7 @@ impl ConnectionEnd {
     }
 
     /// It was for us to end it: what is still on its way is lost, and both sides are to know that.
-    pub(crate) fn is_ours(self) -> bool {
+    pub(crate) fn is_ended_by_proxy(self) -> bool {
         matches!(self, ConnectionEnd::IdleTimeout | ConnectionEnd::Drained | ConnectionEnd::Evicted)
     }
 

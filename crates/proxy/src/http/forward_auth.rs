@@ -223,7 +223,7 @@ fn put_question(
         // What others would call that, and what only such a Service may say.
         let is_told = [METHOD, URI, ORIGINAL_METHOD, ORIGINAL_URL, ORIGINAL_URI]
             .into_iter()
-            .any(|it| is_named(name, it))
+            .any(|it| is_same_header_name(name, it))
             || is_granted(&rule.asks, name);
         // A password that was for us is nobody else's.
         let is_ours = credentials::is_authorization(name) && credentials::are_removed(rule);
@@ -257,11 +257,11 @@ fn put_granted(lines: &mut Vec<u8>, own: &Scratch, auth: &ForwardAuth) {
 
 /// What a client says itself of what only another Service may say: also in a way that some members read as the same.
 pub(super) fn is_granted(all: &[Arc<ForwardAuth>], name: &[u8]) -> bool {
-    all.iter().flat_map(|it| &it.headers).any(|it| is_named(name, it.as_bytes()))
+    all.iter().flat_map(|it| &it.headers).any(|it| is_same_header_name(name, it.as_bytes()))
 }
 
 /// To CGI and its heirs, `_` is `-`.
-fn is_named(name: &[u8], wanted: &[u8]) -> bool {
+fn is_same_header_name(name: &[u8], wanted: &[u8]) -> bool {
     let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     name.len() == wanted.len() && name.iter().map(plain).eq(wanted.iter().map(plain))
 }

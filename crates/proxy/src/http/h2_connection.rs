@@ -323,7 +323,7 @@ impl H2Connection {
                 return;
             }
             FrameEvent::Refused => return refused(),
-            FrameEvent::Room { key: None } => {
+            FrameEvent::WindowUpdate { key: None } => {
                 self.shut.set(NEVER);
                 return self.wake_all(&self.waiting);
             }
@@ -367,7 +367,7 @@ impl H2Connection {
                 self.deliver(connection, key, |inbox| inbox.reset = Some(reason));
                 key
             }
-            FrameEvent::Room { key: Some(key) } => {
+            FrameEvent::WindowUpdate { key: Some(key) } => {
                 self.deliver(connection, key, |_| {});
                 return;
             }

@@ -51,7 +51,7 @@ impl IdleConnections {
         surely: bool,
     ) -> Option<(Stream, NextUse)> {
         while let Some(one) = self.newest(key(member), client) {
-            if one.stream.is_untouched() && (!surely || one.stream.is_silent()) {
+            if one.stream.is_idle_and_open() && (!surely || one.stream.is_silent()) {
                 let is_own = one.client.is_some();
                 return Some((one.stream, if is_own { NextUse::SameClient } else { NextUse::AnyClient }));
             }
@@ -77,7 +77,7 @@ impl IdleConnections {
         (next, client): (NextUse, &Rc<DownstreamConnection>),
         now: u64,
     ) {
-        if next == NextUse::Closed || member.draining_since().is_some() || !stream.is_untouched() {
+        if next == NextUse::Closed || member.draining_since().is_some() || !stream.is_idle_and_open() {
             return;
         }
         let client = (next == NextUse::SameClient).then(|| Rc::downgrade(client));
@@ -97,7 +97,7 @@ impl IdleConnections {
 
     /// Waits until the member closes it. A port of ours is not free again for a minute where we close first.
     pub(super) fn part(&mut self, stream: Stream, member: &Arc<RunningMember>, now: u64) {
-        if !stream.is_untouched() {
+        if !stream.is_idle_and_open() {
             return;
         }
         if self.kept.len_of(key(member), ReuseClass::Closing) == MOST
@@ -122,7 +122,7 @@ impl IdleConnections {
     /// drops it.
     #[must_use = "streams are dropped when nothing is borrowed"]
     pub(super) fn remove_if_touched(&mut self, stream: u32) -> Option<impl Sized + use<>> {
-        self.kept.remove(stream, |one| !one.stream.is_untouched())
+        self.kept.remove(stream, |one| !one.stream.is_idle_and_open())
     }
 
     #[must_use = "streams are dropped when nothing is borrowed"]

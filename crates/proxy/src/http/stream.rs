@@ -337,7 +337,7 @@ impl Stream {
     }
 
     /// Whether an idle one is still as it was left: nothing has come on it, not even an end.
-    pub(super) fn is_untouched(&self) -> bool {
+    pub(super) fn is_idle_and_open(&self) -> bool {
         if self.ready.failed.get() || self.ready.finished.get() {
             return false;
         }

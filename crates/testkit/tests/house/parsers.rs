@@ -132,7 +132,7 @@ const OTHERS: [(&str, &str); 60] = [
     ("drivers/src/nodes/server.rs", "one field of a Node, split at one slash, whose parts are compared"),
     ("drivers/src/acme/reach.rs", "it compares what our own front door answers"),
     ("drivers/src/acme/stored.rs", "a host name, which was judged before"),
-    ("drivers/src/octavia/groups/plugs.rs", "a Node's `providerID`, of which one id is taken"),
+    ("drivers/src/octavia/groups/neutron_ports.rs", "a Node's `providerID`, of which one id is taken"),
     ("files/src/pem.rs", "files of the administrator, which rustls reads; `certificate` reads their texts"),
     ("plan/src/front_door/orders.rs", "a host name, which was judged before"),
     ("files/src/state/dns_records.rs", "JSON of our own; what cannot be read is told"),

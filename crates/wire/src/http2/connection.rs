@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use super::{
     fields::{Decoder, FieldBlock},
     frame::{
-        self, ErrorCode, HEAD, LARGEST, LARGEST_NUMBER, PREFACE, flag, kind, put_goodbye, put_head,
-        put_reset, put_room, put_settings, setting,
+        self, ErrorCode, HEAD, LARGEST, LARGEST_NUMBER, PREFACE, flag, kind, put_goaway, put_head, put_reset,
+        put_settings, put_window_update, setting,
     },
     head::Head,
     stream_table::{StreamKey, StreamTable},
@@ -139,7 +139,7 @@ pub enum FrameEvent<'i> {
         reason: ErrorCode,
     },
     /// More may be sent: on this stream, or on all.
-    Room {
+    WindowUpdate {
         key: Option<StreamKey>,
     },
     /// The peer wants no more streams, and has not looked at those after this one ([`Connection::drop_streams_after`]).
@@ -239,7 +239,7 @@ impl<S> Connection<S> {
 
     fn widen(&mut self) {
         if let Some(more) = self.ours.connection_window.checked_sub(FIRST_WINDOW).filter(|more| *more > 0) {
-            put_room(&mut self.out, 0, more);
+            put_window_update(&mut self.out, 0, more);
         }
     }
 
@@ -418,7 +418,7 @@ impl<S> Connection<S> {
     pub fn leave(&mut self) {
         if self.parting == GoawayState::Not {
             self.parting = GoawayState::Announced;
-            put_goodbye(&mut self.out, LARGEST_NUMBER, ErrorCode::NONE);
+            put_goaway(&mut self.out, LARGEST_NUMBER, ErrorCode::NONE);
             frame::put(&mut self.out, kind::PING, 0, 0, &FAREWELL);
         }
     }
@@ -431,7 +431,7 @@ impl<S> Connection<S> {
     /// Ends the connection at once.
     pub fn abort(&mut self, reason: ErrorCode) {
         let last = if self.is_server { self.last } else { 0 };
-        put_goodbye(&mut self.out, last, reason);
+        put_goaway(&mut self.out, last, reason);
     }
 
     /// Those after the last one that the peer has looked at are over. Nobody has touched what they asked.

@@ -127,13 +127,13 @@ pub(super) fn put_reset(out: &mut Vec<u8>, stream: u32, reason: ErrorCode) {
     put(out, kind::RST_STREAM, 0, stream, &reason.0.to_be_bytes());
 }
 
-pub(super) fn put_goodbye(out: &mut Vec<u8>, last: u32, reason: ErrorCode) {
+pub(super) fn put_goaway(out: &mut Vec<u8>, last: u32, reason: ErrorCode) {
     put_head(out, 8, kind::GOAWAY, 0, 0);
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&reason.0.to_be_bytes());
 }
 
 /// Lets the peer send so much more; on stream 0, on all of them together.
-pub(super) fn put_room(out: &mut Vec<u8>, stream: u32, by: u32) {
+pub(super) fn put_window_update(out: &mut Vec<u8>, stream: u32, by: u32) {
     put(out, kind::WINDOW_UPDATE, 0, stream, &by.to_be_bytes());
 }

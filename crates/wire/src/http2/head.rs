@@ -42,8 +42,8 @@ pub(super) struct HeadFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
-    Question,
-    Answer,
+    Request,
+    Response,
     Trailers,
 }
 
@@ -101,12 +101,12 @@ impl Head {
 
     fn leads(&mut self, name: &[u8], value: &[u8]) -> bool {
         let place = match (self.facts.kind, name) {
-            (Kind::Question, b":method") => &mut self.method,
-            (Kind::Question, b":scheme") => &mut self.scheme,
-            (Kind::Question, b":authority") => &mut self.authority,
-            (Kind::Question, b":path") => &mut self.path,
-            (Kind::Question, b":protocol") => &mut self.protocol,
-            (Kind::Answer, b":status") if self.facts.status == 0 => {
+            (Kind::Request, b":method") => &mut self.method,
+            (Kind::Request, b":scheme") => &mut self.scheme,
+            (Kind::Request, b":authority") => &mut self.authority,
+            (Kind::Request, b":path") => &mut self.path,
+            (Kind::Request, b":protocol") => &mut self.protocol,
+            (Kind::Response, b":status") if self.facts.status == 0 => {
                 let [hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = value else {
                     return false;
                 };
@@ -133,13 +133,13 @@ impl Head {
             return true;
         }
         match self.facts.kind {
-            Kind::Question => self.begins_question(),
-            Kind::Answer => self.begins_answer(),
+            Kind::Request => self.begins_request(),
+            Kind::Response => self.begins_response(),
             Kind::Trailers => true,
         }
     }
 
-    fn begins_answer(&mut self) -> bool {
+    fn begins_response(&mut self) -> bool {
         let status = self.facts.status;
         let digits = digits(status);
         put(&mut self.lines, &[b"HTTP/1.1 ", &digits, b" \r\n"]);
@@ -147,7 +147,7 @@ impl Head {
         status != 0 && status != 101
     }
 
-    fn begins_question(&mut self) -> bool {
+    fn begins_request(&mut self) -> bool {
         let of = |it: &Range<usize>| self.lead.get(it.clone()).unwrap_or_default();
         let (method, scheme, authority) = (of(&self.method), of(&self.scheme), of(&self.authority));
         let (path, protocol) = (of(&self.path), of(&self.protocol));
@@ -184,16 +184,16 @@ impl Head {
         if !bytes::is_small_token(name) || !bytes::is_trimmed_value(value) {
             return false;
         }
-        let question = self.facts.kind == Kind::Question;
+        let is_request = self.facts.kind == Kind::Request;
         match name {
             // They are about a connection, which has its own ways here (RFC 9113, section 8.2.2).
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
                 return false;
             }
             b"te" if value != b"trailers" => return false,
-            b"host" if question => return self.is_host(value),
+            b"host" if is_request => return self.is_host(value),
             // Split for the tables; one field again for everybody else.
-            b"cookie" if question => {
+            b"cookie" if is_request => {
                 let between: &[u8] = if self.cookies.is_empty() { b"" } else { b"; " };
                 put(&mut self.cookies, &[between, value]);
                 return true;
@@ -225,7 +225,7 @@ impl Head {
     }
 
     fn ends(&mut self) -> bool {
-        if self.facts.kind != Kind::Question {
+        if self.facts.kind != Kind::Request {
             return true;
         }
         if !self.cookies.is_empty() {
@@ -267,7 +267,7 @@ mod tests {
     fn a_tunnel_is_told_from_a_change_of_protocol() {
         let facts = |fields: &[(&str, &str)]| {
             let mut head = Head::default();
-            head.begin(Kind::Question, 1000);
+            head.begin(Kind::Request, 1000);
             fields.iter().for_each(|(name, value)| head.take(name.as_bytes(), value.as_bytes()));
             head.end();
             (head.facts.wrong, head.facts.connects, head.facts.switches)
@@ -279,19 +279,19 @@ mod tests {
     }
 
     #[test]
-    fn a_question_reads_as_http_1_would_have_asked_it() {
+    fn a_request_reads_as_http_1_would_have_sent_it() {
         let fields =
             [&GET[..], &[("cookie", "a=b"), ("x-y", "z  z"), ("host", "A.example"), ("cookie", "c=d")]];
         let expected = "GET /a?b HTTP/1.1\r\nHost: a.example\r\nx-y: z  z\r\ncookie: a=b; c=d\r\n";
-        assert_eq!(read(Kind::Question, &fields.concat()).unwrap(), expected);
+        assert_eq!(read(Kind::Request, &fields.concat()).unwrap(), expected);
         let tunnel = [(":method", "CONNECT"), (":authority", "a:1")];
-        assert_eq!(read(Kind::Question, &tunnel).unwrap(), "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n");
+        assert_eq!(read(Kind::Request, &tunnel).unwrap(), "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n");
         let socket = [&[(":method", "CONNECT"), (":protocol", "websocket")][..], &GET[1..]].concat();
         let expected = "GET /a?b HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: c2Vhd2F5LXNlYXdheS1zZQ==\r\n";
-        assert_eq!(read(Kind::Question, &socket).unwrap(), expected);
+        assert_eq!(read(Kind::Request, &socket).unwrap(), expected);
         let host = [&GET[..3], &[("a", "b"), ("host", "h")]].concat();
-        assert_eq!(read(Kind::Question, &host).unwrap(), "GET /a?b HTTP/1.1\r\na: b\r\nHost: h\r\n");
+        assert_eq!(read(Kind::Request, &host).unwrap(), "GET /a?b HTTP/1.1\r\na: b\r\nHost: h\r\n");
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             (":status", "200"),
         ] {
             let fields = [&GET[..], &[(name, value)]].concat();
-            assert_eq!(read(Kind::Question, &fields), None, "{name:?}: {value:?}");
+            assert_eq!(read(Kind::Request, &fields), None, "{name:?}: {value:?}");
         }
         for (name, value) in [
             (":method", "GET /x HTTP/1.1"),
@@ -338,36 +338,33 @@ mod tests {
             (":authority", "a b"),
         ] {
             let fields = GET.map(|it| if it.0 == name { (name, value) } else { it });
-            assert_eq!(read(Kind::Question, &fields), None, "{name}: {value:?}");
+            assert_eq!(read(Kind::Request, &fields), None, "{name}: {value:?}");
         }
         for (missing, _) in GET {
             let fields: Vec<_> = GET.into_iter().filter(|(name, _)| *name != missing).collect();
-            assert_eq!(read(Kind::Question, &fields), None, "without {missing}");
+            assert_eq!(read(Kind::Request, &fields), None, "without {missing}");
         }
         for twice in GET {
-            assert_eq!(read(Kind::Question, &[&GET[..], &[twice]].concat()), None, "{} twice", twice.0);
+            assert_eq!(read(Kind::Request, &[&GET[..], &[twice]].concat()), None, "{} twice", twice.0);
         }
         assert_eq!(
-            read(Kind::Question, &[&GET[..], &[("content-length", "1"), ("content-length", "2")]].concat()),
+            read(Kind::Request, &[&GET[..], &[("content-length", "1"), ("content-length", "2")]].concat()),
             None
         );
-        assert_eq!(read(Kind::Question, &[&GET[..], &[(":protocol", "websocket")]].concat()), None);
-        assert_eq!(
-            read(Kind::Question, &[(":method", "CONNECT"), (":path", "/"), (":authority", "a")]),
-            None
-        );
+        assert_eq!(read(Kind::Request, &[&GET[..], &[(":protocol", "websocket")]].concat()), None);
+        assert_eq!(read(Kind::Request, &[(":method", "CONNECT"), (":path", "/"), (":authority", "a")]), None);
     }
 
     #[test]
     fn answers_and_trailers_have_their_own_rules() {
         let answer = [(":status", "404"), ("content-length", "3")];
-        assert_eq!(read(Kind::Answer, &answer).unwrap(), "HTTP/1.1 404 \r\ncontent-length: 3\r\n");
+        assert_eq!(read(Kind::Response, &answer).unwrap(), "HTTP/1.1 404 \r\ncontent-length: 3\r\n");
         for wrong in ["101", "20", "2000", "099", "+20"] {
-            assert_eq!(read(Kind::Answer, &[(":status", wrong)]), None, "{wrong}");
+            assert_eq!(read(Kind::Response, &[(":status", wrong)]), None, "{wrong}");
         }
-        assert_eq!(read(Kind::Answer, &[("a", "b")]), None, "no status");
-        assert_eq!(read(Kind::Answer, &[(":status", "200"), (":status", "200")]), None);
-        assert_eq!(read(Kind::Answer, &[(":status", "200"), (":path", "/")]), None);
+        assert_eq!(read(Kind::Response, &[("a", "b")]), None, "no status");
+        assert_eq!(read(Kind::Response, &[(":status", "200"), (":status", "200")]), None);
+        assert_eq!(read(Kind::Response, &[(":status", "200"), (":path", "/")]), None);
         assert_eq!(read(Kind::Trailers, &[("grpc-status", "0")]).unwrap(), "grpc-status: 0\r\n");
         assert_eq!(read(Kind::Trailers, &[(":status", "200")]), None);
     }

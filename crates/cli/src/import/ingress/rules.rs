@@ -240,7 +240,7 @@ impl Ingress<'_, '_> {
                     return;
                 }
                 route.target = Target::Backends(vec![(place, 1)]);
-                self.want(&key, &at, context);
+                self.set_service_annotations(&key, &at, context);
             }
             Err(why) => {
                 context.report.closed(&at, &format!("{why}: requests get 403"));
@@ -290,11 +290,11 @@ impl Ingress<'_, '_> {
         let wanted = context.wanted.entry(key.clone()).or_default();
         wanted.insert("tls-passthrough", "true".to_owned());
         wanted.insert("host", hosts.join(", "));
-        self.want(key, at, context);
+        self.set_service_annotations(key, at, context);
     }
 
     /// The Service gets what the Ingress says of it.
-    fn want(&self, key: &Key, at: &DirectiveLocation, context: &mut Context<'_>) {
+    fn set_service_annotations(&self, key: &Key, at: &DirectiveLocation, context: &mut Context<'_>) {
         let is_there = context.service(key).is_some();
         let wanted = context.wanted.entry(key.clone()).or_default();
         for (name, value) in &self.options.service {

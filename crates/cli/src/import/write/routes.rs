@@ -140,7 +140,7 @@ fn rule(route: &Route, proxy: &Proxy, report: &mut Report) -> String {
 fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     let path = &route.condition.path;
     let mut paths = vec![path.clone()];
-    if is_spelled(route) {
+    if protects_equivalent_paths(route) {
         let (text, reach) = match path {
             PathRule::Prefix(text) => (text, reach(route)),
             PathRule::Exact(text) => (text, PathScope::Exactly),
@@ -176,14 +176,14 @@ pub(super) fn spelled_above<'p>(route: &Route, proxy: &'p Proxy) -> Option<&'p R
     let ours = &route.condition.hosts;
     proxy.routes.iter().find(|other| {
         let theirs = &other.condition.hosts;
-        is_spelled(other)
+        protects_equivalent_paths(other)
             && (ours == theirs || meets(ours, theirs))
             && matches!(&other.condition.path, PathRule::Prefix(it) if it.len() < own.len() && own.starts_with(it.as_str()))
     })
 }
 
 /// Whether other spellings of its path are protected. A path that is rewritten is open at its new place to those who ask for that.
-pub(super) fn is_spelled(route: &Route) -> bool {
+pub(super) fn protects_equivalent_paths(route: &Route) -> bool {
     let is_part = match &route.condition.path {
         PathRule::Prefix(path) => path != "/" && spelling::expression(path, reach(route)).is_some(),
         PathRule::Exact(path) => spelling::expression(path, PathScope::Exactly).is_some(),

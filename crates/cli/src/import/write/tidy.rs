@@ -9,7 +9,7 @@ use super::{
         proxy::{Condition, Host, PathRule, Proxy, Route, Target, Value},
         report::Report,
     },
-    routes::is_spelled,
+    routes::protects_equivalent_paths,
     spelling::{LONG, REST, escaped},
     yaml::flow,
 };
@@ -50,7 +50,8 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
         }
     }
     let mut routes = distinct(routes, report);
-    for route in routes.iter().filter(|it| it.decodes && it.is_protected() && !is_spelled(it)) {
+    for route in routes.iter().filter(|it| it.decodes && it.is_protected() && !protects_equivalent_paths(it))
+    {
         if matches!(&route.condition.path, PathRule::Prefix(path) if path.len() > 60) {
             report.differs(&route.place, LONG);
         }

@@ -90,7 +90,7 @@ impl Describe<octavia::Observed> for octavia::Step {
                 let before = branch(id).and_then(|it| it.pool.as_ref());
                 changed(before.map(|it| json!(NewPool::like(&it.pool))), json!(change))
             }
-            Step::Turn(id) => {
+            Step::SwitchListenerPool(id) => {
                 let from = branch(id).map(|it| json!(it.listener.default_pool_id)).unwrap_or_default();
                 let spare = balancer.and_then(|it| it.spare.get(id));
                 let to = spare.map_or(json!("the new pool"), |it| json!(it.pool.id));
@@ -113,7 +113,7 @@ impl Describe<octavia::Observed> for octavia::Step {
                 "floating_ip_address": wanted.requested,
                 "description": wanted.description,
             })),
-            Step::Move(..) | Step::Lead(_) => {
+            Step::Move(..) | Step::AssociateFloating(_) => {
                 let to = balancer.map_or(Value::Null, |it| json!(it.it.vip_port_id));
                 vec![FieldChange::new("port_id", Value::Null, to)]
             }
@@ -138,12 +138,12 @@ impl Describe<octavia::Observed> for octavia::Step {
             }
             Step::RemoveListener(_)
             | Step::RemovePool(_)
-            | Step::RemoveLoose(_)
-            | Step::RemoveTwin(_)
+            | Step::RemoveUnusedPool(_)
+            | Step::RemoveDuplicateListener(_)
             | Step::RemoveMember(..)
             | Step::RemoveMonitor(_)
             | Step::RemoveFloating(_)
-            | Step::RemoveDouble(_)
+            | Step::RemoveDuplicateLoadBalancer(_)
             | Step::RemoveGroup(_)
             | Step::Leave(..)
             | Step::Delete(_)
@@ -162,17 +162,17 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
     match step {
         Step::Create(new) => (BALANCER, name(&new.name), Create),
         Step::Change(_) | Step::Join(_) | Step::Leave(..) => (BALANCER, own(), Change),
-        Step::Delete(id) | Step::RemoveDouble(id) => (BALANCER, id.to_string(), Delete),
+        Step::Delete(id) | Step::RemoveDuplicateLoadBalancer(id) => (BALANCER, id.to_string(), Delete),
         Step::Failover(id) => (BALANCER, id.to_string(), Failover),
         Step::Abandon(id) => (BALANCER, id.to_string(), Change),
         Step::AddListener(id, _) => (LISTENER, id.to_string(), Create),
-        Step::ChangeListener(id, _) | Step::Turn(id) => (LISTENER, id.to_string(), Change),
+        Step::ChangeListener(id, _) | Step::SwitchListenerPool(id) => (LISTENER, id.to_string(), Change),
         Step::RemoveListener(id) => (LISTENER, id.to_string(), Delete),
         Step::AddPool(id, _) | Step::AddSpare(id, _) => (POOL, id.to_string(), Create),
         Step::ChangePool(id, _) => (POOL, id.to_string(), Change),
         Step::RemovePool(id) => (POOL, id.to_string(), Delete),
-        Step::RemoveLoose(id) => (POOL, id.to_string(), Delete),
-        Step::RemoveTwin(id) => (LISTENER, id.to_string(), Delete),
+        Step::RemoveUnusedPool(id) => (POOL, id.to_string(), Delete),
+        Step::RemoveDuplicateListener(id) => (LISTENER, id.to_string(), Delete),
         Step::SetMembers(id, _) => (MEMBER, id.to_string(), Change),
         Step::AddMember(id, new) => (MEMBER, format!("{} of {id}", spot(new)), Create),
         Step::ChangeMember(id, at, _) => (MEMBER, format!("{at} of {id}"), Change),
@@ -183,7 +183,7 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
         Step::AddFloating(it) => (FLOATING, asked(it.requested), Associate),
         Step::Allocate(it) => (FLOATING, asked(it.requested), Create),
         Step::Move(id, _) => (FLOATING, format!("the new one, instead of {id}"), Associate),
-        Step::Lead(id) => (FLOATING, id.to_string(), Associate),
+        Step::AssociateFloating(id) => (FLOATING, id.to_string(), Associate),
         Step::Describe(id, _) => (FLOATING, id.to_string(), Change),
         Step::TagFloating(_) => {
             let id = there.floating.as_ref().map(|it| it.id.to_string());

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use seaway_drivers::octavia::{steps::Seat, terms_of, wanted::spot};
+use seaway_drivers::octavia::{steps::ObservedMember, terms_of, wanted::spot};
 use seaway_openstack::octavia::{NewMember, Operating};
 use serde_json::{Value, json};
 
@@ -11,7 +11,10 @@ use super::diff::FieldChange;
 /// Not read: a status tree tells where members are, and neither their weights nor the ports that are probed.
 const UNKNOWN: &str = "unknown";
 
-pub(super) fn all(wanted: &[NewMember], there: Option<&BTreeMap<SocketAddr, Seat>>) -> Vec<FieldChange> {
+pub(super) fn all(
+    wanted: &[NewMember],
+    there: Option<&BTreeMap<SocketAddr, ObservedMember>>,
+) -> Vec<FieldChange> {
     let nothing = BTreeMap::new();
     let there = there.unwrap_or(&nothing);
     let mut changes = Vec::new();
@@ -32,7 +35,7 @@ pub(super) fn all(wanted: &[NewMember], there: Option<&BTreeMap<SocketAddr, Seat
 }
 
 /// Of one that is there.
-pub(super) fn terms(seat: &Seat) -> Value {
+pub(super) fn terms(seat: &ObservedMember) -> Value {
     match seat.terms {
         Some((weight, port)) => json!({ "weight": weight, "monitor_port": port }),
         None => json!({ "weight": UNKNOWN, "monitor_port": UNKNOWN }),
@@ -40,7 +43,7 @@ pub(super) fn terms(seat: &Seat) -> Value {
 }
 
 /// What is not known counts as right, unless its status says otherwise.
-fn is_as_terms_of(seat: &Seat, weight: u16, port: Option<u16>) -> bool {
+fn is_as_terms_of(seat: &ObservedMember, weight: u16, port: Option<u16>) -> bool {
     match (seat.terms, &seat.operating) {
         (Some(terms), _) => terms == (weight, port),
         (None, Operating::Draining) => weight == 0,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use proptest::prelude::*;
-use seaway_engine::{Asked, Counted, deletion_limit};
+use seaway_engine::{Counted, OwnersFuture, deletion_limit};
 
 use super::{super::act::LookupFuture, passes::InMemoryNodes, *};
 
@@ -91,7 +91,7 @@ struct Hourly {
 }
 
 impl DeletionLimit for Hourly {
-    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, all: usize) -> Asked<'a, Counted> {
+    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, all: usize) -> OwnersFuture<'a, Counted> {
         let now = self.now.load(Ordering::Relaxed);
         let mut went = self.went.lock().unwrap();
         went.retain(|_, at| now - *at < 3_600_000);

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use seaway_engine::{Asked, Counted};
+use seaway_engine::{Counted, OwnersFuture};
 use seaway_openstack::{
     Cloud, Credentials, Settings, Source,
     neutron::{Network, NewNetwork, NewSubnet, Subnet},
@@ -180,7 +180,7 @@ impl NodeApi for Arc<InMemoryNodes> {
 struct Counter(Mutex<BTreeSet<String>>);
 
 impl DeletionLimit for Counter {
-    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, all: usize) -> Asked<'a, Counted> {
+    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, all: usize) -> OwnersFuture<'a, Counted> {
         let mut went = self.0.lock().unwrap();
         let limit = seaway_engine::deletion_limit(all, went.len());
         let counted = match went.contains(what) || went.len() < limit {

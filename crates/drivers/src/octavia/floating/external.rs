@@ -16,26 +16,26 @@ use seaway_openstack::{
 
 use crate::octavia::{
     Joined, Octavia, is_paused,
+    list_request_lock::{ListRequestLock, ListRequestTimeout},
     steps::Observed,
     told::Note,
-    turns::{Late, Turns},
 };
 
 /// All who need it ask once in this time.
 const YOUNG: Duration = Duration::from_secs(300);
 
 /// The external network; `None`: the cloud has none.
-type Found = Option<Id<Network>>;
+type ExternalNetwork = Option<Id<Network>>;
 
 /// What was found last, and when. A list that is slow delays who asked for it, and nobody else for long.
 #[derive(Default)]
 pub(in crate::octavia) struct External {
-    reading: Turns,
-    last: Mutex<Option<(Instant, Found)>>,
+    reading: ListRequestLock,
+    last: Mutex<Option<(Instant, ExternalNetwork)>>,
 }
 
 impl External {
-    async fn network(&self, cloud: &Cloud) -> Result<Result<Found, Error>, Late> {
+    async fn network(&self, cloud: &Cloud) -> Result<Result<ExternalNetwork, Error>, ListRequestTimeout> {
         if let Some(found) = self.young(cloud) {
             return Ok(Ok(found));
         }
@@ -52,14 +52,14 @@ impl External {
         Ok(found)
     }
 
-    fn young(&self, cloud: &Cloud) -> Option<Found> {
+    fn young(&self, cloud: &Cloud) -> Option<ExternalNetwork> {
         let now = cloud.clock().now();
         let last = self.last();
         let young = last.as_ref().filter(|(at, _)| now.saturating_duration_since(*at) < YOUNG);
         young.map(|(_, found)| found.clone())
     }
 
-    fn last(&self) -> MutexGuard<'_, Option<(Instant, Found)>> {
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, ExternalNetwork)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +109,7 @@ pub(super) async fn external(cloud: &Cloud, observed: &Observed) -> Result<Id<Ne
 }
 
 /// The first that has addresses of IPv4; one that is alone is no matter of choice.
-async fn found(cloud: &Cloud) -> Result<Found, Error> {
+async fn found(cloud: &Cloud) -> Result<ExternalNetwork, Error> {
     let query = Query::all().with("router:external", true);
     let mut all = cloud.all::<Network>().list::<Network>(query).await?;
     if all.len() == 1 {

@@ -31,7 +31,7 @@ pub(in crate::octavia) async fn write(
         },
         Step::Allocate(wish) => observed.stray = Some(obtain(cloud, wish, None, observed).await?),
         Step::Move(from, written) => replace(cloud, from, written.as_deref(), step, observed).await?,
-        Step::Lead(id) => {
+        Step::AssociateFloating(id) => {
             let port = vip(observed)?;
             if is_led_elsewhere(cloud, id, Some(&port)).await? {
                 return Err(led_elsewhere(id, step));

@@ -17,7 +17,7 @@ use seaway_openstack::{
 
 /// Where one Node is plugged in.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plug {
+pub enum NodeNeutronPort {
     At(Id<Port>),
     /// Neutron filters nothing there.
     Open(Id<Port>),
@@ -31,7 +31,7 @@ pub enum Plug {
 
 /// What a Node says of its machine.
 #[derive(Debug, PartialEq)]
-enum Machine {
+enum NodeServerRef {
     Server(Id<Server>),
     /// Of another cloud, or of another region.
     Foreign,
@@ -42,17 +42,17 @@ enum Machine {
 const AT_ONCE: usize = 40;
 
 /// Where these are, with all that was read of the ports. `known`: networks that members are on.
-pub(in crate::octavia) async fn plugs(
+pub(in crate::octavia) async fn find_neutron_ports(
     cloud: &Cloud,
     nodes: &[&CloudNode],
     known: &BTreeSet<Id<Network>>,
-) -> Result<(BTreeMap<CloudNode, Plug>, Vec<Port>), Error> {
+) -> Result<(BTreeMap<CloudNode, NodeNeutronPort>, Vec<Port>), Error> {
     let session = cloud.session();
-    let machines: Vec<Machine> =
+    let machines: Vec<NodeServerRef> =
         nodes.iter().map(|it| machine(it.provider_id.as_deref(), session.region())).collect();
     let servers: Vec<&Id<Server>> = (machines.iter())
         .filter_map(|it| match it {
-            Machine::Server(id) => Some(id),
+            NodeServerRef::Server(id) => Some(id),
             _ => None,
         })
         .collect();
@@ -65,7 +65,8 @@ pub(in crate::octavia) async fn plugs(
     let mut left = Vec::new();
     for (node, machine) in nodes.iter().zip(&machines) {
         let its = |it: &&Port| {
-            matches!(machine, Machine::Server(id) if it.device_id == id.as_str()) && has(it, &node.addresses)
+            matches!(machine, NodeServerRef::Server(id) if it.device_id == id.as_str())
+                && has(it, &node.addresses)
         };
         match ports.iter().find(its) {
             Some(port) => {
@@ -91,10 +92,10 @@ pub(in crate::octavia) async fn plugs(
         }
         let is = match (&there[..], machine) {
             ([port], _) => plug(port),
-            ([], Machine::Foreign) => Plug::Elsewhere,
-            ([], _) => Plug::Nowhere,
-            (_, Machine::Foreign) => Plug::Elsewhere,
-            _ => Plug::Several,
+            ([], NodeServerRef::Foreign) => NodeNeutronPort::Elsewhere,
+            ([], _) => NodeNeutronPort::Nowhere,
+            (_, NodeServerRef::Foreign) => NodeNeutronPort::Elsewhere,
+            _ => NodeNeutronPort::Several,
         };
         found.insert(node.clone(), is);
     }
@@ -102,14 +103,16 @@ pub(in crate::octavia) async fn plugs(
     Ok((found, ports))
 }
 
-fn is_at(found: &BTreeMap<CloudNode, Plug>, port: &Port) -> bool {
-    found.values().any(|it| matches!(it, Plug::At(id) | Plug::Open(id) if *id == port.id))
+fn is_at(found: &BTreeMap<CloudNode, NodeNeutronPort>, port: &Port) -> bool {
+    found
+        .values()
+        .any(|it| matches!(it, NodeNeutronPort::At(id) | NodeNeutronPort::Open(id) if *id == port.id))
 }
 
-fn plug(port: &Port) -> Plug {
+fn plug(port: &Port) -> NodeNeutronPort {
     match port.port_security_enabled {
-        Some(false) => Plug::Open(port.id.clone()),
-        _ => Plug::At(port.id.clone()),
+        Some(false) => NodeNeutronPort::Open(port.id.clone()),
+        _ => NodeNeutronPort::At(port.id.clone()),
     }
 }
 
@@ -123,14 +126,14 @@ fn is_a_machines(port: &Port) -> bool {
 }
 
 /// `openstack:///ID`, or `openstack://REGION/ID`.
-fn machine(provider_id: Option<&str>, region: Option<&str>) -> Machine {
-    let Some(text) = provider_id.filter(|it| !it.is_empty()) else { return Machine::Unsaid };
+fn machine(provider_id: Option<&str>, region: Option<&str>) -> NodeServerRef {
+    let Some(text) = provider_id.filter(|it| !it.is_empty()) else { return NodeServerRef::Unsaid };
     let Some((there, id)) = text.strip_prefix("openstack://").and_then(|it| it.split_once('/')) else {
-        return Machine::Foreign;
+        return NodeServerRef::Foreign;
     };
     match id.parse() {
-        Ok(id) if there.is_empty() || region.is_none_or(|it| it == there) => Machine::Server(id),
-        _ => Machine::Foreign,
+        Ok(id) if there.is_empty() || region.is_none_or(|it| it == there) => NodeServerRef::Server(id),
+        _ => NodeServerRef::Foreign,
     }
 }
 
@@ -150,18 +153,18 @@ mod tests {
 
     #[test]
     fn a_machine_is_known_by_its_provider_id_in_either_form() {
-        let server = |id: &str| Machine::Server(id.parse().expect("an id"));
+        let server = |id: &str| NodeServerRef::Server(id.parse().expect("an id"));
         for (text, region, expected) in [
             (Some("openstack:///1a2b"), None, server("1a2b")),
             (Some("openstack:///1a2b"), Some("one"), server("1a2b")),
             (Some("openstack://one/1a2b"), Some("one"), server("1a2b")),
             (Some("openstack://one/1a2b"), None, server("1a2b")),
-            (Some("openstack://two/1a2b"), Some("one"), Machine::Foreign),
-            (Some("aws:///eu-1/i-1"), None, Machine::Foreign),
-            (Some("openstack:///"), None, Machine::Foreign),
-            (Some("k3s://one"), None, Machine::Foreign),
-            (Some(""), None, Machine::Unsaid),
-            (None, None, Machine::Unsaid),
+            (Some("openstack://two/1a2b"), Some("one"), NodeServerRef::Foreign),
+            (Some("aws:///eu-1/i-1"), None, NodeServerRef::Foreign),
+            (Some("openstack:///"), None, NodeServerRef::Foreign),
+            (Some("k3s://one"), None, NodeServerRef::Foreign),
+            (Some(""), None, NodeServerRef::Unsaid),
+            (None, None, NodeServerRef::Unsaid),
         ] {
             assert_eq!(machine(text, region), expected, "{text:?}");
         }

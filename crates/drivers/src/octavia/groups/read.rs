@@ -16,7 +16,7 @@ use seaway_openstack::{
     resource::{Id, Query},
 };
 
-use super::{plugs::plugs, steps::Observed, theirs::theirs};
+use super::{neutron_ports::find_neutron_ports, steps::Observed, theirs::theirs};
 use crate::octavia::Cluster;
 
 pub(super) async fn read(
@@ -63,12 +63,13 @@ pub(super) async fn complete(
     group: &NodeSecurityGroup,
     there: &mut Observed,
 ) -> Result<(), Error> {
-    there.plugs.retain(|node, _| group.nodes.contains(node));
-    let new: Vec<&CloudNode> = group.nodes.iter().filter(|it| !there.plugs.contains_key(it)).collect();
+    there.neutron_ports.retain(|node, _| group.nodes.contains(node));
+    let new: Vec<&CloudNode> =
+        group.nodes.iter().filter(|it| !there.neutron_ports.contains_key(it)).collect();
     if !new.is_empty() {
         let networks: BTreeSet<Id<Network>> = there.holders().map(|it| it.network_id.clone()).collect();
-        let (found, ports) = plugs(cloud, &new, &networks).await?;
-        there.plugs.extend(found);
+        let (found, ports) = find_neutron_ports(cloud, &new, &networks).await?;
+        there.neutron_ports.extend(found);
         there.ports.extend(ports.into_iter().map(|it| (it.id.clone(), it)));
         there.places.remove(&SourceNetwork::Nodes);
     }

@@ -17,7 +17,7 @@ use seaway_openstack::{
 
 use super::{
     made::Made,
-    plugs::{Plug, has},
+    neutron_ports::{NodeNeutronPort, has},
     rules::{Places, Rule, frozen, node_ports, rules},
     theirs::{self, Their},
 };
@@ -32,7 +32,7 @@ pub struct Observed {
     pub doubles: Vec<Id<SecurityGroup>>,
     /// Those that have the group, and those that should.
     pub ports: BTreeMap<Id<Port>, Port>,
-    pub plugs: BTreeMap<CloudNode, Plug>,
+    pub neutron_ports: BTreeMap<CloudNode, NodeNeutronPort>,
     pub places: Places,
     /// The other controller's, of Services that have ours.
     pub theirs: BTreeMap<Id<SecurityGroup>, Their>,
@@ -177,7 +177,7 @@ fn of_ports(group: &NodeSecurityGroup, there: &Observed) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut wanted = BTreeSet::new();
     for node in &group.nodes {
-        let Some(Plug::At(port)) = there.plugs.get(node) else { continue };
+        let Some(NodeNeutronPort::At(port)) = there.neutron_ports.get(node) else { continue };
         let is_new = wanted.insert(port);
         let may = !there.refused.contains_key(&Part::Port(port.clone()));
         if is_new && may && !there.has_group(port) {
@@ -186,7 +186,7 @@ fn of_ports(group: &NodeSecurityGroup, there: &Observed) -> Vec<Step> {
     }
     // Nobody takes it from a Node for not finding it just now.
     let lost: Vec<_> = (group.nodes.iter())
-        .filter(|it| !matches!(there.plugs.get(it), Some(Plug::At(_))))
+        .filter(|it| !matches!(there.neutron_ports.get(it), Some(NodeNeutronPort::At(_))))
         .flat_map(|it| it.addresses.clone())
         .chain(group.passed_over.iter().copied())
         .collect();

@@ -11,7 +11,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    plugs::has,
+    neutron_ports::has,
     steps::{Observed, Step},
     write::regroup,
 };
@@ -64,7 +64,7 @@ impl Octavia {
             return;
         }
         let known = self.known();
-        let has_it = |(unit, known): (&Unit, &crate::octavia::Known)| {
+        let has_it = |(unit, known): (&Unit, &crate::octavia::LastObservation)| {
             let Unit::LoadBalancer(_, key @ LbKey::Of(owner)) = unit else { return None };
             let (tags, marks) = (&known.observed.balancer.as_ref()?.it.tags, marks(cluster, key)?);
             (marks.is_first(tags) || marks.is_guest(tags)).then(|| owner.clone())

@@ -115,7 +115,9 @@ pub(super) async fn regroup(
         // It is gone, with all that it had.
         None => {
             there.ports.remove(id);
-            there.plugs.retain(|_, it| !matches!(it, super::plugs::Plug::At(at) if at == id));
+            there
+                .neutron_ports
+                .retain(|_, it| !matches!(it, super::neutron_ports::NodeNeutronPort::At(at) if at == id));
             Ok(())
         }
         Some(_) => {

@@ -13,16 +13,16 @@ use seaway_openstack::{
     resource::Query,
 };
 
-use super::Kept;
-use crate::octavia::turns::{Late, Turns};
+use super::StoredCertificates;
+use crate::octavia::list_request_lock::{ListRequestLock, ListRequestTimeout};
 
 /// What Barbican has, listed once for all who look at the same time: a project may have thousands of secrets.
 #[derive(Default)]
 pub(in crate::octavia) struct Stored {
-    reading: Turns,
+    reading: ListRequestLock,
     last: Mutex<Last>,
     /// What there may be for those that go.
-    seen: Mutex<Seen>,
+    seen: Mutex<StoredListCache>,
 }
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct Last {
 }
 
 #[derive(Default)]
-struct Seen {
+struct StoredListCache {
     /// Listed last, however old, and whatever was written since.
     listed: Option<(Instant, Arc<Lists>)>,
     /// Names under which this process wrote, or tried to.
@@ -78,7 +78,7 @@ impl Stored {
             || names.chain(&seen.written).any(|it| it.starts_with(begin))
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, StoredListCache> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl Stored {
         &self,
         cloud: &Cloud,
         begin: &str,
-    ) -> Result<Result<Kept, Error>, Late> {
+    ) -> Result<Result<StoredCertificates, Error>, ListRequestTimeout> {
         let lists = match self.young(cloud) {
             Some(lists) => lists,
             None => {
@@ -102,7 +102,7 @@ impl Stored {
                 }
             }
         };
-        let mut kept = Kept::new();
+        let mut kept = StoredCertificates::new();
         for it in lists.secrets.iter().filter(|it| it.name.starts_with(begin)) {
             if let Some((name, part)) = it.name.rsplit_once(' ') {
                 let part = (part.to_owned(), it.id.clone(), it.secret_ref.clone());

@@ -15,8 +15,8 @@ use seaway_drivers::octavia::{
     Audits, Heartbeats, InCloud, Joining, Octavia, groups::Groups, sole::SoleWriter,
 };
 use seaway_engine::{
-    Asked, Context, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
-    HeartbeatRecord, Owners, Report, Settings as Loop, deletion_limit,
+    Context, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
+    HeartbeatRecord, Owners, OwnersFuture, Report, Settings as Loop, deletion_limit,
 };
 use seaway_model::{
     Change, Config, Deletion, Desired, Fact, Kind, Name, ObjectRef, Owner, Time, Unit,
@@ -192,17 +192,17 @@ impl StoredObjects {
 }
 
 impl Owners for ApiServer {
-    fn service<'a>(&'a self, owner: &'a Owner) -> Asked<'a, Option<Arc<Service>>> {
+    fn service<'a>(&'a self, owner: &'a Owner) -> OwnersFuture<'a, Option<Arc<Service>>> {
         Box::pin(std::future::ready(Ok(self.of(owner).map(Arc::new))))
     }
 
-    fn services(&self) -> Asked<'_, Vec<Arc<Service>>> {
+    fn services(&self) -> OwnersFuture<'_, Vec<Arc<Service>>> {
         Box::pin(std::future::ready(Ok(ApiServer::services(self).into_iter().map(Arc::new).collect())))
     }
 }
 
 impl DeletionLimit for ApiServer {
-    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, balancers: usize) -> OwnersFuture<'a, Counted> {
         let all = &mut self.kept().counted;
         all.retain(|_, at| at.elapsed() < HOUR);
         let limit = deletion_limit(balancers, all.len());
@@ -213,17 +213,17 @@ impl DeletionLimit for ApiServer {
         Box::pin(std::future::ready(Ok(if is_within { Counted::Within } else { Counted::Beyond { limit } })))
     }
 
-    fn approved<'a>(&'a self, object: &'a ObjectRef) -> Asked<'a, bool> {
+    fn approved<'a>(&'a self, object: &'a ObjectRef) -> OwnersFuture<'a, bool> {
         Box::pin(std::future::ready(Ok(self.kept().approved.contains(&object.name))))
     }
 }
 
 impl HeartbeatRecord for ApiServer {
-    fn heartbeats(&self) -> Asked<'_, Vec<String>> {
+    fn heartbeats(&self) -> OwnersFuture<'_, Vec<String>> {
         Box::pin(std::future::ready(Ok(self.kept().heartbeats.clone())))
     }
 
-    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()> {
+    fn record(&self, heartbeats: Vec<String>) -> OwnersFuture<'_, ()> {
         self.kept().heartbeats = heartbeats;
         Box::pin(std::future::ready(Ok(())))
     }

@@ -7,7 +7,7 @@ use seaway_model::{
     outcome::UnitState, unit::Place,
 };
 
-use super::{Beside, Sign};
+use super::{CompetingController, OtherControllerEvidence};
 use crate::{
     demand::{cloud_of, is_native},
     index::ServiceKey,
@@ -97,7 +97,7 @@ pub struct Adoption {
     /// The others, by name.
     pub waiting: Vec<Waiting>,
     /// The other controller that runs.
-    pub beside: Option<Beside>,
+    pub beside: Option<CompetingController>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -176,8 +176,8 @@ impl World {
              has"
         );
         let until = match by.sign {
-            Sign::Wrote => "10 minutes after its last write Seaway continues by itself",
-            Sign::Leads | Sign::Reported => {
+            OtherControllerEvidence::Wrote => "10 minutes after its last write Seaway continues by itself",
+            OtherControllerEvidence::Leads | OtherControllerEvidence::Reported => {
                 "Once another process holds its Lease, Seaway continues by itself"
             }
         };

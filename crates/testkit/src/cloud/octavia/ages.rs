@@ -21,7 +21,7 @@ const SINCE: [(&str, usize); 11] = [
 ];
 
 impl Octavia {
-    pub(super) fn check_age(&self, kind: &'static Kind, request: &Request) -> Result<(), Refusal> {
+    pub(super) fn refuse_newer_fields(&self, kind: &'static Kind, request: &Request) -> Result<(), Refusal> {
         let body = request.json().unwrap_or_default();
         let body = &body[kind.one];
         match self.unheard(body) {

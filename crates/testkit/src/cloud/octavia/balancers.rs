@@ -21,7 +21,7 @@ pub(super) fn show(state: &mut State, request: &Request) -> Answer {
 }
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
-    state.octavia.check_age(&BALANCER, request)?;
+    state.octavia.refuse_newer_fields(&BALANCER, request)?;
     let mut fields = BALANCER.created(request)?;
     let project =
         ["project_id", "tenant_id"].iter().find_map(|name| fields.remove(*name)?.as_str().map(str::to_owned));
@@ -55,7 +55,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
-    state.octavia.check_age(&BALANCER, request)?;
+    state.octavia.refuse_newer_fields(&BALANCER, request)?;
     let mut changes = BALANCER.changed(request)?;
     state.octavia.owned(&BALANCER, id, &request.caller)?;
     state.check_vip_groups(&changes)?;

@@ -48,7 +48,7 @@ const SPEAKS: [(&str, &[&str]); 7] = [
 ];
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
-    state.octavia.check_age(&LISTENER, request)?;
+    state.octavia.refuse_newer_fields(&LISTENER, request)?;
     let mut fields = LISTENER.created(request)?;
     let balancer =
         fields.remove("loadbalancer_id").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
-    state.octavia.check_age(&LISTENER, request)?;
+    state.octavia.refuse_newer_fields(&LISTENER, request)?;
     let mut changes = LISTENER.changed(request)?;
     let row = state.octavia.owned(&LISTENER, id, &request.caller)?.clone();
     let balancer = row.parent.clone().unwrap_or_default();

@@ -20,7 +20,7 @@ pub(super) fn list(state: &mut State, request: &Request) -> Answer {
 }
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
-    state.octavia.check_age(&POOL, request)?;
+    state.octavia.refuse_newer_fields(&POOL, request)?;
     let mut fields = POOL.created(request)?;
     let mut given = |name: &str| fields.remove(name).and_then(|it| it.as_str().map(str::to_owned));
     let (balancer, listener) = (given("loadbalancer_id"), given("listener_id"));
@@ -67,7 +67,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
-    state.octavia.check_age(&POOL, request)?;
+    state.octavia.refuse_newer_fields(&POOL, request)?;
     let mut changes = POOL.changed(request)?;
     let row = state.octavia.owned(&POOL, id, &request.caller)?.clone();
     let balancer = row.parent.clone().unwrap_or_default();

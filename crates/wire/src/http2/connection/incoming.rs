@@ -10,7 +10,7 @@ use super::{
     super::{
         frame::{
             ErrorCode, Frame, FrameStart, LARGEST, LARGEST_NUMBER, PREFACE, flag, kind, number, put,
-            put_goodbye, setting,
+            put_goaway, setting,
         },
         head::Kind,
         stream_table::StreamKey,
@@ -31,8 +31,8 @@ pub(super) struct PendingHead {
 /// What a head is, by the stream that it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadKind {
-    Question,
-    Answer(StreamKey),
+    Request,
+    Response(StreamKey),
     Trailers(StreamKey),
     /// Its stream is over; the tables must hear it.
     Nothing,
@@ -108,8 +108,8 @@ impl<S: Default> Connection<S> {
             kind::SETTINGS => self.hear_settings(frame),
             kind::PUSH_PROMISE => wrong("PUSH_PROMISE from a client"),
             kind::PING => self.hear_ping(frame),
-            kind::GOAWAY => self.hear_goodbye(frame),
-            kind::WINDOW_UPDATE => self.hear_room(frame),
+            kind::GOAWAY => self.hear_goaway(frame),
+            kind::WINDOW_UPDATE => self.hear_window_update(frame),
             _ => Ok(FrameEvent::Nothing),
         }
     }
@@ -214,13 +214,13 @@ impl<S: Default> Connection<S> {
                 if self.is_server || stream.has_head {
                     HeadKind::Trailers(key)
                 } else {
-                    HeadKind::Answer(key)
+                    HeadKind::Response(key)
                 }
             }
             None if self.is_server && id > self.last => {
                 let is_late = matches!(self.parting, GoawayState::After(last) if id > last);
                 self.last = id;
-                if is_late { HeadKind::Nothing } else { HeadKind::Question }
+                if is_late { HeadKind::Nothing } else { HeadKind::Request }
             }
             None if self.is_idle(id) => return wrong("HEADERS on a stream that is not open"),
             None if self.was_ended(id) => HeadKind::Nothing,
@@ -251,8 +251,8 @@ impl<S: Default> Connection<S> {
     /// All of a head has come.
     fn take_head<'i>(&mut self, id: u32, what: HeadKind, ends: bool, block: &[u8]) -> FrameResult<'i> {
         let kind = match what {
-            HeadKind::Question => Kind::Question,
-            HeadKind::Answer(_) => Kind::Answer,
+            HeadKind::Request => Kind::Request,
+            HeadKind::Response(_) => Kind::Response,
             HeadKind::Trailers(_) | HeadKind::Nothing => Kind::Trailers,
         };
         let head = &mut self.head;
@@ -263,13 +263,13 @@ impl<S: Default> Connection<S> {
         head.end();
         match what {
             HeadKind::Nothing => Ok(FrameEvent::Nothing),
-            HeadKind::Question => self.take_question(id, ends),
-            HeadKind::Answer(key) => self.take_answer(key, ends),
+            HeadKind::Request => self.take_request(id, ends),
+            HeadKind::Response(key) => self.take_response(key, ends),
             HeadKind::Trailers(key) => self.take_trailers(key, ends),
         }
     }
 
-    fn take_question<'i>(&mut self, id: u32, ends: bool) -> FrameResult<'i> {
+    fn take_request<'i>(&mut self, id: u32, ends: bool) -> FrameResult<'i> {
         let facts = self.head.facts;
         let is_full = self.open >= self.ours.streams;
         let said = facts.length.is_some_and(|length| ends && length > 0);
@@ -293,7 +293,7 @@ impl<S: Default> Connection<S> {
         Ok(FrameEvent::Request { key, ends, asked })
     }
 
-    fn take_answer<'i>(&mut self, key: StreamKey, ends: bool) -> FrameResult<'i> {
+    fn take_response<'i>(&mut self, key: StreamKey, ends: bool) -> FrameResult<'i> {
         let facts = self.head.facts;
         let is_interim = facts.status < 200;
         if facts.wrong || facts.is_too_large() || (is_interim && ends) {
@@ -374,7 +374,7 @@ impl<S: Default> Connection<S> {
             self.theirs.streams = u32::MAX;
         }
         put(&mut self.out, kind::SETTINGS, flag::ACK, 0, &[]);
-        Ok(FrameEvent::Room { key: None })
+        Ok(FrameEvent::WindowUpdate { key: None })
     }
 
     fn hear_setting(&mut self, which: u16, value: u32) -> Result<(), ConnectionError> {
@@ -432,12 +432,12 @@ impl<S: Default> Connection<S> {
         } else if self.parting == GoawayState::Announced && frame.payload == FAREWELL {
             // Whatever the peer has opened before it heard of it has come.
             self.parting = GoawayState::After(self.last);
-            put_goodbye(&mut self.out, self.last, ErrorCode::NONE);
+            put_goaway(&mut self.out, self.last, ErrorCode::NONE);
         }
         Ok(FrameEvent::Nothing)
     }
 
-    fn hear_goodbye<'i>(&mut self, frame: Frame<'i>) -> FrameResult<'i> {
+    fn hear_goaway<'i>(&mut self, frame: Frame<'i>) -> FrameResult<'i> {
         if frame.stream != 0 {
             return wrong("GOAWAY on a stream other than 0");
         }
@@ -453,7 +453,7 @@ impl<S: Default> Connection<S> {
         Ok(FrameEvent::Leaves { last })
     }
 
-    fn hear_room<'i>(&mut self, frame: Frame<'i>) -> FrameResult<'i> {
+    fn hear_window_update<'i>(&mut self, frame: Frame<'i>) -> FrameResult<'i> {
         if frame.payload.len() != 4 {
             return broken(ErrorCode::FRAME_SIZE, "WINDOW_UPDATE of a wrong length");
         }
@@ -465,7 +465,7 @@ impl<S: Default> Connection<S> {
                 _ if self.window > i64::from(LARGEST_NUMBER) => {
                     broken(ErrorCode::FLOW_CONTROL, "a flow-control window that is too large")
                 }
-                _ => Ok(FrameEvent::Room { key: None }),
+                _ => Ok(FrameEvent::WindowUpdate { key: None }),
             };
         }
         if self.is_idle(frame.stream) {
@@ -482,6 +482,6 @@ impl<S: Default> Connection<S> {
             return self.break_stream(key, reason);
         }
         self.theirs.most_beyond = self.theirs.most_beyond.max(window);
-        Ok(FrameEvent::Room { key: Some(key) })
+        Ok(FrameEvent::WindowUpdate { key: Some(key) })
     }
 }

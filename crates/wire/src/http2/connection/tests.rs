@@ -77,7 +77,7 @@ fn asked() -> Side {
     let bytes = [&SETTINGS[..], &question].concat();
     let (heard, broken) = hear(&mut server, &bytes);
     assert!(
-        matches!(heard[..], [FrameEvent::Room { .. }, FrameEvent::Request { ends: false, .. }])
+        matches!(heard[..], [FrameEvent::WindowUpdate { .. }, FrameEvent::Request { ends: false, .. }])
             && broken.is_none()
     );
     server.out.clear();

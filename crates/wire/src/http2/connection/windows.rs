@@ -8,7 +8,7 @@
 
 use super::{
     super::{
-        frame::{self, LARGEST, flag, kind, put_room},
+        frame::{self, LARGEST, flag, kind, put_window_update},
         stream_table::StreamKey,
     },
     Connection,
@@ -76,7 +76,7 @@ impl<S> Connection<S> {
         let lacks = stream.target - stream.room - stream.unread;
         if lacks > 0 && lacks >= stream.target / 2 {
             stream.room += lacks;
-            put_room(&mut self.out, key.id, lacks as u32);
+            put_window_update(&mut self.out, key.id, lacks as u32);
         }
     }
 
@@ -85,7 +85,7 @@ impl<S> Connection<S> {
         if self.taken >= self.ours.connection_window / 2 {
             let by = std::mem::take(&mut self.taken);
             self.room += i64::from(by);
-            put_room(&mut self.out, 0, by);
+            put_window_update(&mut self.out, 0, by);
         }
     }
 }

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use seaway_drivers::octavia::{
     Observed, Step,
     groups::rules::Rule,
-    steps::{Balancer, Branch, Seat},
+    steps::{Branch, ObservedLoadBalancer, ObservedMember},
     wanted::WantedFloating,
 };
 use seaway_model::L4;
@@ -25,8 +25,8 @@ fn read<V: View>(told: Value) -> V {
     V::read(Fields::of(told).unwrap()).unwrap()
 }
 
-fn seat(operating: Operating, terms: Option<(u16, Option<u16>)>) -> Seat {
-    Seat { operating, terms }
+fn seat(operating: Operating, terms: Option<(u16, Option<u16>)>) -> ObservedMember {
+    ObservedMember { operating, terms }
 }
 
 /// One listener with a pool of three members, of which a status tree told two.
@@ -46,7 +46,7 @@ fn there() -> Observed {
     let branches = BTreeMap::from([(PORT_80, Branch { listener: read(listener), pool: Some(pool) })]);
     let balancer = read(json!({"id": ID, "name": "shop", "tags": ["mine"], "vip_port_id": OTHER}));
     Observed {
-        balancer: Some(Balancer::new(balancer, (branches, BTreeMap::new()), BTreeMap::new())),
+        balancer: Some(ObservedLoadBalancer::new(balancer, (branches, BTreeMap::new()), BTreeMap::new())),
         ..Observed::default()
     }
 }
@@ -159,7 +159,7 @@ fn floating_ips_tags_and_what_goes_are_told() {
     );
     let (.., changes) = told(&Step::Join(["ours".to_owned()].into()));
     assert_eq!(changes, [r#"tags: ["mine"] -> ["mine","ours"]"#]);
-    let (.., changes) = told(&Step::Turn(PORT_80));
+    let (.., changes) = told(&Step::SwitchListenerPool(PORT_80));
     assert_eq!(changes, [format!(r#"default_pool_id: "{ID}" -> "the new pool""#)]);
     let (kind, object, action, changes) = told(&Step::Delete(ID.parse().unwrap()));
     assert_eq!((kind, object.as_str(), action, changes.len()), (BALANCER, ID, Delete, 0));

@@ -6,7 +6,7 @@ use super::steps::Observed;
 
 /// What there was after the last call that was answered.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct LastObservation {
     pub(super) observed: Observed,
     /// When the last change was asked for, on the cloud's clock.
     pub(super) since: Instant,
@@ -17,9 +17,9 @@ pub(super) struct Known {
     pub(super) writing: bool,
 }
 
-impl Known {
-    pub(super) fn of(observed: Observed, now: Instant) -> Known {
-        Known { observed, since: now, until: now, read: now, writing: false }
+impl LastObservation {
+    pub(super) fn of(observed: Observed, now: Instant) -> LastObservation {
+        LastObservation { observed, since: now, until: now, read: now, writing: false }
     }
 
     /// Nothing was under way then, nor is it now.
