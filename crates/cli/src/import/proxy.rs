@@ -43,6 +43,15 @@ pub(super) struct FrontDoor {
     pub(super) parent: Option<String>,
 }
 
+pub(super) const WITH_PLAINTEXT: &str = "the front door serves HTTP without TLS at this port: it passes no TLS on there, and no listener is created";
+
+impl FrontDoor {
+    /// It has a port for plaintext, whether or not something is served there.
+    pub(super) fn has_plaintext_at(&self, port: u16) -> bool {
+        self.http.unwrap_or(80) == port
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Certificate {
     pub(super) cert: PathBuf,

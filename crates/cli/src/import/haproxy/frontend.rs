@@ -54,10 +54,13 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
             false => tcp::read(section, &binds, context)?,
         }
     }
-    let (plain, tls) = (most(&http, false), most(&http, true));
+    let plain = most(&http, false);
+    // At one port, requests in plaintext and TLS cannot be told apart, and the one for plaintext is always there.
+    let is_apart = |it: &u16| *it != plain.unwrap_or(80);
+    let tls = most(&http, true).filter(is_apart);
     if !http.is_empty() {
         context.proxy.door.http = plain;
-        context.proxy.door.https = tls.or(context.proxy.door.https);
+        context.proxy.door.https = tls.or(context.proxy.door.https.filter(is_apart));
     }
     let is_front = |it: &Bind<'_>| Some(it.port) == if it.ssl { tls } else { plain };
     let at: Vec<Option<IpAddr>> =

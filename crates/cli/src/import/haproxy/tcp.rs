@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::{
-    super::proxy::{Condition, Host, OwnListener},
+    super::proxy::{Condition, Host, OwnListener, WITH_PLAINTEXT},
     Context,
     actions::{lets_pass, stage},
     backend::{backend, has_server},
@@ -249,6 +249,10 @@ fn passthrough<'s>(
             &bind.line.place,
             "the front door passes TLS on at all of its addresses, to every client: no listener is created for this frontend",
         );
+        return Ok(());
+    }
+    if context.proxy.door.has_plaintext_at(bind.port) {
+        context.report.left_out(&bind.line.place, WITH_PLAINTEXT);
         return Ok(());
     }
     for line in context.lines(section, "default_backend") {

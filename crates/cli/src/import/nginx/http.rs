@@ -134,7 +134,10 @@ impl Ports {
                     .map(|it| it.0),
             }
         };
-        let mut ports = Ports { http: most(false, 80), https: most(true, 443), addresses: BTreeSet::new() };
+        let http = most(false, 80);
+        // At one port, requests in plaintext and TLS cannot be told apart, and the one for plaintext is always there.
+        let https = most(true, 443).filter(|it| *it != http.unwrap_or(80));
+        let mut ports = Ports { http, https, addresses: BTreeSet::new() };
         let at: Vec<Option<IpAddr>> = servers
             .iter()
             .flat_map(|it| &it.listens)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::proxy::{Backend, Host, OwnListener, host, no_backend, service_name},
+    super::proxy::{Backend, Host, OwnListener, WITH_PLAINTEXT, host, no_backend, service_name},
     access::access,
     context::{Context, Scopes},
     cover, headers, judge_rest, keep_upstream,
@@ -171,6 +171,10 @@ fn passthrough(
             &written.place,
             "the front door passes TLS on at all of its addresses, to every client: no listener is created for this server",
         );
+        return;
+    }
+    if context.proxy.door.has_plaintext_at(listen.port) {
+        context.report.left_out(&written.place, WITH_PLAINTEXT);
         return;
     }
     if context.proxy.door.https.is_some_and(|it| it != listen.port) && !context.proxy.routes.is_empty() {

@@ -73,7 +73,13 @@ fn is_simple(route: &Route) -> bool {
         && route.response.is_empty()
         && route.closed.is_none()
         && !(route.is_protected() && route.decodes && path != "/")
-        && !path.contains([',', ' '])
+        && is_plain(path)
+}
+
+/// Nothing that annotations take for the end of an entry, or for a pattern.
+fn is_plain(path: &str) -> bool {
+    let plain = |it: u8| it.is_ascii_alphanumeric() || b"-._~/%+@=&!:".contains(&it);
+    path.bytes().all(plain) && !path.contains("/:")
 }
 
 pub(super) fn files(proxy: &Proxy, placed: &ServiceAnnotations) -> Vec<(String, String)> {
