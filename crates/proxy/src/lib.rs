@@ -47,6 +47,7 @@
 //! `shared.inherited` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod access;
+mod by_address;
 mod client_rates;
 mod descriptors;
 #[cfg(test)]

@@ -32,12 +32,12 @@ use std::{
     },
 };
 
-use aws_lc_rs::{constant_time::verify_slices_are_equal, digest, hmac, rand::SystemRandom};
+use aws_lc_rs::{constant_time::verify_slices_are_equal, digest, rand};
 use seaway_model::{
     Name,
     load_balancer::{BasicAuth, PasswordHash},
 };
-use secrecy::{ExposeSecret, SecretSlice, zeroize::Zeroizing};
+use secrecy::{ExposeSecret, SecretSlice, zeroize::Zeroize as _};
 
 use self::queue::Queue;
 use crate::{
@@ -49,7 +49,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Passwords {
     /// None can be drawn: then nobody is let in.
-    key: OnceLock<Option<hmac::Key>>,
+    key: OnceLock<Option<FingerprintKey>>,
     queue: Arc<Queue>,
 }
 
@@ -99,8 +99,7 @@ impl Passwords {
         let own = users.0.get(attempt.name);
         // Somebody's, so that it takes as long.
         let Some(hash) = own.or_else(|| users.0.values().next()) else { return Verdict::Wrong };
-        let draw = || hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        let Some(key) = self.key.get_or_init(draw) else { return Verdict::Busy };
+        let Some(key) = self.key.get_or_init(draw_key) else { return Verdict::Busy };
         let fingerprint = fingerprint(key, attempt, hash, own.is_some());
         if let Some(is_right) = self.queue.cached_result(&attempt.auth.of.namespace, fingerprint) {
             return if is_right { Verdict::Right } else { Verdict::Wrong };
@@ -171,8 +170,23 @@ fn matches(hash: &PasswordHash, password: &[u8]) -> bool {
     }
 }
 
-/// Nobody who does not know the key can tell which two attempts have the same.
-fn fingerprint(key: &hmac::Key, attempt: &PasswordAttempt<'_>, hash: &PasswordHash, is_own: bool) -> u128 {
+type FingerprintKey = [u8; 32];
+
+fn draw_key() -> Option<FingerprintKey> {
+    let mut key = FingerprintKey::default();
+    rand::fill(&mut key).ok()?;
+    Some(key)
+}
+
+/// Nobody who does not know the key can tell which two attempts have the same. Each request computes it, so it is one SHA-256, of the key
+/// and of the parts, each behind its length. Half of the digest is left out, so that nothing can be appended: an HMAC's second hash is not
+/// needed.
+fn fingerprint(
+    key: &FingerprintKey,
+    attempt: &PasswordAttempt<'_>,
+    hash: &PasswordHash,
+    is_own: bool,
+) -> u128 {
     let (kind, cost, salt, made): (u8, u32, &[u8], &[u8]) = match hash {
         PasswordHash::Bcrypt { cost, salt, hash } => (0, u32::from(*cost), salt, hash),
         PasswordHash::Sha256Crypt { rounds, salt, hash } => (1, *rounds, salt, hash),
@@ -181,15 +195,18 @@ fn fingerprint(key: &hmac::Key, attempt: &PasswordAttempt<'_>, hash: &PasswordHa
     let (kind, cost) = ([kind, u8::from(is_own)], cost.to_le_bytes());
     let namespace = attempt.auth.of.namespace.as_bytes();
     let parts: [&[u8]; 7] = [&kind, &cost, namespace, salt, made, attempt.name, attempt.password];
-    // One call for all of it, since each request asks; of a size that is not outgrown, so that no copy of a password is left.
-    let length = parts.iter().map(|part| part.len().saturating_add(size_of::<u64>())).sum();
-    let mut text = Zeroizing::new(Vec::with_capacity(length));
+    // Of a size that is not outgrown, so that no copy of a password is left.
+    let length = parts.iter().map(|part| part.len().saturating_add(size_of::<u64>())).sum::<usize>();
+    let mut text = Vec::with_capacity(key.len().saturating_add(length));
+    text.extend_from_slice(key);
     for part in parts {
         text.extend_from_slice(&(part.len() as u64).to_le_bytes());
         text.extend_from_slice(part);
     }
-    let tag = hmac::sign(key, &text);
-    tag.as_ref().iter().take(16).fold(0, |all, byte| all << 8 | u128::from(*byte))
+    let digest = digest::digest(&digest::SHA256, &text);
+    // What is beyond its length was never written.
+    text.as_mut_slice().zeroize();
+    digest.as_ref().iter().take(16).fold(0, |all, byte| all << 8 | u128::from(*byte))
 }
 
 /// One client of IPv6 has a /64 at least.

@@ -11,7 +11,7 @@ use base64::{
 };
 use seaway_model::load_balancer::{BasicAuth, Rule};
 use seaway_wire::http::Request;
-use secrecy::zeroize::Zeroizing;
+use secrecy::zeroize::Zeroize;
 
 use super::{guard::header, serve::DownstreamClient};
 use crate::passwords::{PasswordAttempt, Verdict, Waiter};
@@ -97,9 +97,22 @@ fn verify(
     head: &[u8],
     request: &Request,
 ) -> Verdict {
-    let mut room = Zeroizing::new([0; LONGEST]);
-    let said = header(b"authorization", head, request).and_then(|it| credentials(it, &mut room));
-    let Some((name, password)) = said else { return Verdict::Wrong };
+    let value = header(b"authorization", head, request).unwrap_or_default();
+    let mut room = [0; LONGEST];
+    let verdict = verify_value(client, auth, asks, value, &mut room);
+    // What was decoded is shorter than its text.
+    room.iter_mut().take(value.len()).for_each(Zeroize::zeroize);
+    verdict
+}
+
+fn verify_value(
+    client: &DownstreamClient,
+    auth: &BasicAuth,
+    asks: IpAddr,
+    value: &[u8],
+    room: &mut [u8; LONGEST],
+) -> Verdict {
+    let Some((name, password)) = credentials(value, room) else { return Verdict::Wrong };
     let attempt = PasswordAttempt { auth, name, password, client: asks.to_canonical() };
     let context = &client.context;
     let Some(mailbox) = context.mailbox() else { return Verdict::Busy };

@@ -4,7 +4,7 @@ mod handle;
 mod stalled;
 mod upstream;
 
-use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
+use std::{future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
 
 use seaway_wire::{
     http::{BodyFraming, KnownHeader, Limits, Method, ReadProgress, Request, Response},
@@ -32,6 +32,7 @@ use super::{
     worker_context::WorkerContext,
 };
 use crate::{
+    by_address::ByAddress,
     latency::LatencyKind,
     running::{RunningMember, RunningPool},
 };
@@ -45,7 +46,7 @@ const SETTINGS: u64 = 1_000;
 #[derive(Default)]
 pub(super) struct H2UpstreamPool {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
-    by_member: HashMap<usize, Rc<Upstream>>,
+    by_member: ByAddress<Rc<Upstream>>,
 }
 
 impl H2UpstreamPool {

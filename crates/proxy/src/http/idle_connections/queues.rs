@@ -3,11 +3,13 @@
 //! Where a connection is kept is noted by its stream (`places`). Positions in a queue move; the order in which connections
 //! were kept does not, so that is noted, and a queue is sorted by it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::by_address::ByAddress;
 
 /// `T`: what is kept of each connection.
 pub(super) struct IdleQueues<T> {
-    of_member: HashMap<usize, [VecDeque<IdleEntry<T>>; ReuseClass::ALL.len()]>,
+    of_member: ByAddress<[VecDeque<IdleEntry<T>>; ReuseClass::ALL.len()]>,
     /// By the indexes of streams, which are dense.
     places: Vec<Option<Position>>,
     /// So many were kept until now.
@@ -60,7 +62,7 @@ impl ReuseClass {
 
 impl<T> Default for IdleQueues<T> {
     fn default() -> IdleQueues<T> {
-        IdleQueues { of_member: HashMap::new(), places: Vec::new(), order: 0, len: 0 }
+        IdleQueues { of_member: ByAddress::default(), places: Vec::new(), order: 0, len: 0 }
     }
 }
 
