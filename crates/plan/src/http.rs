@@ -102,6 +102,9 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
     if wrong {
         return Err(format!("{text:?} is not a path; write one like /shop"));
     }
+    if text.ends_with(ENDS) {
+        return Err(format!("{text:?} is not a path; write {:?}", text.trim_end_matches(ENDS)));
+    }
     if is_like_pattern(text) {
         return Err(format!(
             "{text:?} is a pattern, and paths are beginnings: /api also matches /api/users. For a regular expression, write \
@@ -114,13 +117,17 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
     })
 }
 
+/// What ends a line or a group in the configuration of other proxies, and stands at the end of no path that somebody means.
+const ENDS: [char; 3] = [';', ')', ','];
+
 /// Other proxies read patterns in paths; such a path would match no request, in silence.
 pub(crate) fn is_like_pattern(path: &str) -> bool {
-    path.contains(['*', '|', '^', '[', '{']) || path.ends_with('$')
+    path.contains(['*', '|', '^', '[', '{']) || path.contains("/:") || path.ends_with('$')
 }
 
 /// The path that a pattern of all below it means: `/admin` for `/admin/*`, `/admin.*` and `/admin$`.
 pub(crate) fn meant_path(text: &str) -> Option<Name> {
+    let text = text.trim_end_matches(ENDS);
     let text = text.strip_suffix('$').unwrap_or(text);
     let text = text.strip_suffix('*').map_or(text, |it| it.strip_suffix('.').unwrap_or(it));
     path(text).ok()
@@ -218,6 +225,9 @@ mod tests {
             ("shop.example/admin*", "shop.example/admin"),
             ("shop.example/admin.*", "shop.example/admin"),
             ("shop.example/admin$", "shop.example/admin"),
+            ("shop.example/admin;", "shop.example/admin"),
+            ("/admin)", "/admin"),
+            ("/users/:id", ""),
             ("shop.example/*", "shop.example/"),
             ("shop.example:8080/admin", "shop.example/admin"),
             ("/admin/*", "/admin"),

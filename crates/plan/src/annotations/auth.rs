@@ -43,7 +43,12 @@ pub(super) const ROWS: &[Row] = &[
         help: "a Secret of this namespace with users in its key auth, as htpasswd -B writes them: clients without a name and password of \
                it get 401",
         set: |wishes, text| {
-            wishes.http.basic_auth = Some(secret_name(text)?);
+            // Some write users themselves here, as other programs have them: what is shown goes to logs.
+            let name = secret_name(text).map_err(|_| {
+                "this is not a valid name of a Secret in the same namespace (the value is not shown: it may hold passwords)"
+                    .to_owned()
+            });
+            wishes.http.basic_auth = Some(name?);
             Ok(())
         },
     },

@@ -201,3 +201,15 @@ fn a_percentage_is_a_hundred_at_most() {
         assert_eq!((wishes.panic_threshold, problems.len()), (percent.unwrap_or(default), told), "{text}");
     }
 }
+
+#[test]
+fn passwords_that_are_written_into_an_annotation_are_not_shown() {
+    for name in
+        ["seaway.dev/basic-auth", "seaway.dev/basic-auth-users", "nginx.ingress.kubernetes.io/auth-secret"]
+    {
+        let (_, problems) = read(&[(name, "bob:$6$salt$hash")]);
+        let shown = format!("{problems:?}");
+        assert!(!shown.contains("$6$") && !shown.contains("bob"), "{shown}");
+    }
+    assert!(!read(&[("seaway.dev/basic-auth", "bob:$6$salt$hash")]).1.is_empty());
+}
