@@ -140,6 +140,10 @@ fn elsewhere(mistake: &ValidationError) -> Option<String> {
     }
     let key = mistake.field.rsplit('.').next()?;
     let instead = match key {
+        // Elsewhere, `listen` is what the status page has, which asks for no password.
+        "listen" | "bind" | "address" if mistake.field.starts_with("frontDoor") => {
+            "`addresses`, a list, and `port` and `tls.port`"
+        }
         "certificate" | "certs" | "ssl" | "tls" => {
             "frontDoor.certificates, a list of {cert: FILE, key: FILE}"
         }
@@ -184,6 +188,18 @@ mod tests {
                 format!("{}:{}: {}: {} {}", place.0, place.1, it.field, it.message, it.fix)
             })
             .collect()
+    }
+
+    #[test]
+    fn where_the_front_door_listens_is_said_by_addresses_and_ports() {
+        for key in ["listen", "bind", "address"] {
+            let found = told(&format!("frontDoor:\n  {key}: 192.0.2.1\n"));
+            assert!(
+                found[0].ends_with(" Write `addresses`, a list, and `port` and `tls.port`."),
+                "{found:?}"
+            );
+        }
+        assert!(told("listen: 127.0.0.1:1936\n")[0].ends_with("Did you mean admin.listen?"));
     }
 
     #[test]
