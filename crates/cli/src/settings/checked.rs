@@ -141,7 +141,7 @@ fn elsewhere(mistake: &ValidationError) -> Option<String> {
     let key = mistake.field.rsplit('.').next()?;
     let instead = match key {
         // Elsewhere, `listen` is what the status page has, which asks for no password.
-        "listen" | "bind" | "address" if mistake.field.starts_with("frontDoor") => {
+        "listen" | "bind" if mistake.field.starts_with("frontDoor") => {
             "`addresses`, a list, and `port` and `tls.port`"
         }
         "certificate" | "certs" | "ssl" | "tls" => {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn where_the_front_door_listens_is_said_by_addresses_and_ports() {
-        for key in ["listen", "bind", "address"] {
+        for key in ["listen", "bind"] {
             let found = told(&format!("frontDoor:\n  {key}: 192.0.2.1\n"));
             assert!(
                 found[0].ends_with(" Write `addresses`, a list, and `port` and `tls.port`."),
