@@ -16,6 +16,7 @@ mod attached_status;
 mod claims;
 pub(crate) mod client_certificates;
 mod entrances;
+mod guessed;
 mod host_tls;
 mod listeners;
 mod namespace_quotas;
@@ -339,6 +340,7 @@ impl FrontDoor {
                     && before.redirect == now.redirect
                     && before.entrances == now.entrances
                     && before.closed_at == now.closed_at
+                    && before.guessed == now.guessed
                     && before.through == now.through
                     && before.certificates == now.certificates
             }

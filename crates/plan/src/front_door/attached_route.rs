@@ -38,6 +38,8 @@ enum AttachedKind {
 pub(super) struct AttachedRoute {
     pub(super) owner: Owner,
     pub(super) rules: Vec<Arc<Rule>>,
+    /// Those that close the places that it was probably meant to have.
+    pub(super) guessed: Vec<Arc<Rule>>,
     sent_on: HttpsRedirects,
     /// What protects it cannot be followed: its rules answer 503, and for them alone no listener is opened.
     pub(super) is_closed: bool,
@@ -120,6 +122,7 @@ impl AttachedRoute {
         AttachedRoute {
             owner: Owner::Object { object, uid: uid.clone() },
             rules: Vec::new(),
+            guessed: Vec::new(),
             sent_on: HttpsRedirects::default(),
             is_closed: false,
             entrances: vec![None],
@@ -180,7 +183,7 @@ impl AttachedRoute {
     }
 
     pub(super) fn has_rules(&self) -> bool {
-        !self.rules.is_empty() || self.through.is_some()
+        !self.rules.is_empty() || !self.guessed.is_empty() || self.through.is_some()
     }
 
     /// Passes on what comes for these hosts by TLS, and claims all of them.
@@ -227,6 +230,7 @@ impl AttachedRoute {
         };
         self.rules.iter_mut().zip(&before.rules).for_each(keep);
         self.rules.iter_mut().rev().zip(before.rules.iter().rev()).for_each(keep);
+        self.guessed.iter_mut().zip(&before.guessed).for_each(keep);
     }
 
     /// Members of these are asked from now on, whether or not they are there.

@@ -124,16 +124,17 @@ impl FrontDoor {
     }
 
     /// Of guests that name an entrance which is not there, what protects them: it answers 503 wherever no rule of another is for the
-    /// same, as it would otherwise be served by a broader rule, without protection.
+    /// same, as it would otherwise be served by a broader rule, without protection. Guessed places come last.
     pub(super) fn closed_at(&self, entrance: Option<&Name>) -> impl Iterator<Item = Arc<Rule>> {
         let misplaced = self.within_limits();
         let misplaced = misplaced
             .filter(move |(_, guest)| guest.closed_at.iter().any(|it| it.as_ref() == entrance))
             .flat_map(|(rank, guest)| guest.rules.iter().map(move |rule| (rank, rule)));
-        misplaced.filter(|(_, rule)| rule.is_guarded()).filter_map(|(rank, rule)| {
+        let misplaced = misplaced.filter(|(_, rule)| rule.is_guarded()).filter_map(|(rank, rule)| {
             let closed = Arc::new(closed(rule, rule.hosts.clone()));
             self.host_names().allowed(rank.namespace(), &closed)
-        })
+        });
+        misplaced.chain(self.guessed_at(entrance).into_iter().map(|(_, rule)| rule))
     }
 
     pub(crate) fn leads_at(&self, entrance: Option<&Name>) -> bool {

@@ -111,6 +111,12 @@ impl NamespaceQuotas {
         self.by_namespace.get(rank.namespace()).is_some_and(|share| share.beyond.contains(rank))
     }
 
+    /// How many rules a namespace may have beside those that count.
+    pub(super) fn room(&self, namespace: &Name) -> usize {
+        let used = self.by_namespace.get(namespace).map_or(0, |share| share.all.rules);
+        self.limits.rules.map_or(usize::MAX, |most| (most as usize).saturating_sub(used))
+    }
+
     /// What the owner of a guest that is left out is told.
     pub(super) fn problem(&self, rank: &RoutePrecedence, guest: &AttachedRoute) -> Option<Problem> {
         if !self.is_beyond(rank) {

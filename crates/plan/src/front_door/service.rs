@@ -41,9 +41,13 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
     if config.front_door.opens == OpenPolicy::Never && asks(&wishes) != Some(true) {
         return None;
     }
-    if wishes.take_meant_places(service) {
-        guest.problems.extend(taken_by_host(&key, &wishes, given));
+    if let Some(guessed) = wishes.guessed_places(service) {
         close(&mut guest, written_places(service, &wishes, config));
+        for place in written_places(service, &guessed, config) {
+            guest.guess(&rule(&guest.owner, &place, unavailable()));
+        }
+        wishes.take_meant_places(service);
+        guest.problems.extend(taken_by_host(&key, &wishes, given));
         return Some(guest);
     }
     if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {

@@ -12,6 +12,7 @@ mod entrance_orders;
 mod entrances;
 mod forward_auth;
 mod guarded;
+mod guessed;
 mod internal;
 mod limits;
 mod names;

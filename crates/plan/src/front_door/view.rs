@@ -1,6 +1,10 @@
 //! The front door, for people: who is there under which paths and host names, and who came too late.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use ipnet::IpNet;
 use seaway_model::{
@@ -11,8 +15,12 @@ use seaway_model::{
 };
 
 use super::{
-    FrontDoor, attached_route::AttachedRoute, attached_status::LostClaims, claims::RouteClaim,
-    not_attached::NotAttachedReason, service,
+    FrontDoor,
+    attached_route::{AttachedRoute, RoutePrecedence},
+    attached_status::LostClaims,
+    claims::RouteClaim,
+    not_attached::NotAttachedReason,
+    service,
 };
 use crate::index::{PlanContext, ServiceKey};
 
@@ -53,7 +61,8 @@ pub struct PathView {
 impl FrontDoor {
     /// In the order of their rules.
     pub(crate) fn entrances(&self) -> Vec<AttachedRouteView> {
-        let entrance = |(rank, guest): (_, &AttachedRoute)| {
+        let guessed = self.guessed_places();
+        let entrance = |(rank, guest): (&RoutePrecedence, &AttachedRoute)| {
             let told = self.status_of(&guest.owner)?;
             let lost = self.lost(rank, guest);
             let refused = guest.claims.keys().filter(|claim| !self.may(rank, claim));
@@ -77,10 +86,23 @@ impl FrontDoor {
                 })
             });
             let leads = guest.rules.iter().flat_map(|rule| self.leads(rule, &guest.entrances)).chain(by_tls);
-            let leads = leads.filter(|lead| kept(&lead.at)).collect();
+            let its = guessed.get(rank).into_iter().flatten().cloned();
+            let leads = leads.filter(|lead| kept(&lead.at)).chain(its).collect();
             Some(AttachedRouteView { object: guest.owner.object(), leads, lost, problems: told.problems })
         };
         self.guests.iter().filter_map(entrance).collect()
+    }
+
+    /// By the guests that were probably meant to have them.
+    fn guessed_places(&self) -> BTreeMap<&RoutePrecedence, Vec<PathView>> {
+        let mut guessed: BTreeMap<&RoutePrecedence, Vec<PathView>> = BTreeMap::new();
+        let all: BTreeSet<&Option<Name>> = self.guests.values().flat_map(|it| &it.entrances).collect();
+        for entrance in all {
+            for (rank, rule) in self.guessed_at(entrance.as_ref()) {
+                guessed.entry(rank).or_default().extend(self.leads(&rule, std::slice::from_ref(entrance)));
+            }
+        }
+        guessed
     }
 
     fn leads(&self, rule: &Rule, entrances: &[Option<Name>]) -> Vec<PathView> {
