@@ -162,6 +162,19 @@ impl LastGoodStore {
         self.folders.iter().filter_map(|shelf| self.folders.read(shelf, file).ok()).flat_map(found).collect()
     }
 
+    /// What was last good in files that are not there, and what was known of their routes.
+    pub(crate) fn load_gone<'n>(
+        &self,
+        files: impl Iterator<Item = &'n Name>,
+    ) -> Vec<(RouteServices, Vec<Arc<LocatedObject>>)> {
+        let there: BTreeSet<String> = files.map(|file| format!("{}.json", short_hash(file))).collect();
+        let all = self.folders.iter().flat_map(fs::read_dir).flatten().filter_map(Result::ok);
+        let gone = all.filter(|it| it.file_name().to_str().is_some_and(|name| !there.contains(name)));
+        let read = gone.filter_map(|it| serde_json::from_slice::<LastGoodFile>(&fs::read(it.path()).ok()?).ok());
+        let its = read.filter(|it| it.folder == self.folders.manifests && !it.folder.is_empty());
+        its.map(|it| (it.routes.clone(), found(it).collect())).collect()
+    }
+
     /// What was known of its routes.
     pub(crate) fn load_routes(&self, file: &Name) -> RouteServices {
         self.folders.read(&self.folders.plain, file).unwrap_or_default().routes
@@ -169,7 +182,11 @@ impl LastGoodStore {
 }
 
 fn found(kept: LastGoodFile) -> impl Iterator<Item = Arc<LocatedObject>> {
-    kept.documents.into_iter().flat_map(|document| Document::read(&document.text, None).found)
+    kept.documents.into_iter().flat_map(|document| {
+        let its: BTreeSet<ObjectRef> = document.objects.into_iter().collect();
+        let found = Document::read(&document.text, None).found.into_iter();
+        found.filter(move |it| its.contains(it.reference()))
+    })
 }
 
 impl Drop for LastGoodStore {
@@ -302,18 +319,22 @@ fn forget_all_but(wanted: &BTreeSet<String>, folders: &StateFolders) {
 
 fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
     let is_secret = |document: &Document| document.found.iter().any(|it| it.reference().kind == Kind::Secret);
+    let kept: BTreeSet<&ObjectRef> = job.kept.iter().collect();
+    let is_good = |it: &LocatedObject| !it.object.lacks_protection() || !kept.contains(it.reference());
     for shelf in folders.iter() {
         let secrets = Some(shelf) == folders.secret.as_ref();
         let path = path_of(shelf, &job.file);
         let before = folders.read(shelf, &job.file).unwrap_or_default();
         let mut documents: Vec<LastGoodDocument> = Vec::new();
         for good in job.documents.iter().filter(|good| is_secret(&good.document) == secrets) {
-            let text = job.text.get(good.text.clone()).unwrap_or_default().to_owned();
-            let objects = good.document.found.iter().map(|found| found.reference().clone()).collect();
-            documents.push(LastGoodDocument { objects, text });
+            let its = good.document.found.iter().filter(|it| is_good(it));
+            let objects: Vec<ObjectRef> = its.map(|it| it.reference().clone()).collect();
+            if !objects.is_empty() {
+                let text = job.text.get(good.text.clone()).unwrap_or_default().to_owned();
+                documents.push(LastGoodDocument { objects, text });
+            }
         }
-        let still = |kept: &&LastGoodDocument| kept.objects.iter().any(|it| job.kept.contains(it));
-        documents.extend(before.documents.iter().filter(still).cloned());
+        documents.extend(still_good(&before.documents, &kept));
         let routes = if secrets { RouteServices::default() } else { job.routes.clone() };
         if documents == before.documents && routes == before.routes {
             continue;
@@ -328,6 +349,19 @@ fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
         disk::replace(&path, Durability::No, |writer| Ok(serde_json::to_writer(writer, &kept)?))?;
     }
     Ok(())
+}
+
+/// One text for each object whose last good text is one of these: the last, which counts when they are read.
+fn still_good(documents: &[LastGoodDocument], kept: &BTreeSet<&ObjectRef>) -> Vec<LastGoodDocument> {
+    let mut missing = kept.clone();
+    let of_kept = |document: &LastGoodDocument| {
+        let its = document.objects.iter().filter(|it| missing.remove(*it));
+        let objects: Vec<ObjectRef> = its.cloned().collect();
+        (!objects.is_empty()).then(|| LastGoodDocument { objects, text: document.text.clone() })
+    };
+    let mut still: Vec<LastGoodDocument> = documents.iter().rev().filter_map(of_kept).collect();
+    still.reverse();
+    still
 }
 
 /// Nothing, of what another folder, or another file of the same hash, had to say.
@@ -365,105 +399,4 @@ pub(crate) fn fuzz_recall(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What was good before an upgrade is so after it.
-    #[test]
-    fn the_form_of_what_was_good_is_the_golden_one() {
-        seaway_testkit::golden::round_trips(include_str!("../golden/last-good.jsonl"), |line| {
-            serde_json::from_str::<LastGoodFile>(line).and_then(|it| serde_json::to_string(&it))
-        });
-    }
-
-    /// One state folder may serve one folder of manifests after the other, and files of both may have one name.
-    #[test]
-    fn what_was_good_in_another_folder_or_in_an_unknown_one_is_not_recalled() {
-        let root = tempfile::tempdir().expect("a folder");
-        let (one, other, state) =
-            (root.path().join("one"), root.path().join("other"), root.path().join("state"));
-        fs::create_dir(&one).and_then(|()| fs::create_dir(&other)).expect("folders");
-        let open =
-            |dir: &Path| LastGoodStore::open(dir, &state, None, Arc::new(Wakeup::new().expect("a wakeup")));
-        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec: {ports: [{port: 80}]}\n";
-        let document = Arc::new(Document::read(text, None));
-        let job = || SaveJob {
-            file: "shop.yaml".into(),
-            text: text.into(),
-            documents: vec![GoodDocument::of(text, text, &document)],
-            kept: Vec::new(),
-            routes: RouteServices::default(),
-        };
-        open(&one).save(job());
-        let recalled = |dir: &Path| open(dir).load(&"shop.yaml".into()).len();
-        assert_eq!((recalled(&one), recalled(&other)), (1, 0));
-        assert_eq!(recalled(&other.join("../one")), 1, "it is the same folder");
-        open(&other).save(job());
-        assert_eq!((recalled(&one), recalled(&other)), (0, 1));
-        // As versions before this one wrote it.
-        let path = path_of(&state.join("last-good"), &"shop.yaml".into());
-        let written = fs::read_to_string(&path).expect("it is there");
-        let mut old: serde_json::Value = serde_json::from_str(&written).expect("it is JSON");
-        old.as_object_mut().expect("it is a map").remove("folder").expect("it is bound");
-        fs::write(&path, old.to_string()).expect("is written");
-        assert_eq!((recalled(&one), recalled(&other)), (0, 0));
-        open(&one).save(job());
-        assert_eq!(recalled(&one), 1, "it is written again");
-    }
-
-    /// Every state folder would leave one for good.
-    #[test]
-    fn a_folder_for_secrets_that_keeps_nothing_is_removed_and_made_again() {
-        let root = tempfile::tempdir().expect("a folder");
-        let open = || {
-            LastGoodStore::open(
-                root.path(),
-                root.path(),
-                Some(root.path()),
-                Arc::new(Wakeup::new().expect("a wakeup")),
-            )
-        };
-        let folder = open().folders.secret.clone().expect("it is writable");
-        assert!(!folder.exists(), "nothing was kept there");
-        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: shop}\n";
-        let document = Arc::new(Document::read(secret, None));
-        let documents = vec![GoodDocument::of(secret, secret, &document)];
-        let again = open();
-        // Another process that ends removes it below this one's feet.
-        fs::remove_dir(&folder).expect("it is there, and empty");
-        let (kept, routes) = (Vec::new(), RouteServices::default());
-        again.save(SaveJob { file: "shop.yaml".into(), text: secret.into(), documents, kept, routes });
-        drop(again);
-        assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1);
-        assert_eq!(open().load(&"shop.yaml".into()).len(), 1);
-    }
-
-    fn job(file: &str, text: String, kept: bool) -> SaveJob {
-        let kept = kept.then(|| ObjectRef::new(Kind::Service, "default", "shop"));
-        SaveJob {
-            file: file.into(),
-            text: text.into(),
-            documents: Vec::new(),
-            kept: kept.into_iter().collect(),
-            routes: RouteServices::default(),
-        }
-    }
-
-    #[test]
-    fn what_waits_for_a_disk_that_hangs_is_bounded_for_each_file_and_the_last_is_kept() {
-        let mut waiting = WriterBacklog::default();
-        for round in 0..10_000 {
-            waiting.jobs.add(job("broken.yaml", format!("broken {round}"), true));
-            waiting.jobs.add(job("whole.yaml", format!("whole {round}"), false));
-        }
-        let of = |waiting: &WriterBacklog, file: &str| {
-            waiting.jobs.0.get(file).map(|jobs| (jobs.len(), jobs.last().map(|it| it.text.to_string())))
-        };
-        assert_eq!(of(&waiting, "broken.yaml"), Some((MOST_WAITING, Some("broken 9999".to_owned()))));
-        assert_eq!(of(&waiting, "whole.yaml"), Some((1, Some("whole 9999".to_owned()))));
-        let wanted: BTreeSet<String> = [format!("{}.json", short_hash("whole.yaml"))].into();
-        waiting.forget_all_but(wanted.clone());
-        assert_eq!((of(&waiting, "broken.yaml"), of(&waiting, "whole.yaml").is_some()), (None, true));
-        assert_eq!(waiting.wanted, Some(wanted));
-    }
-}
+mod tests;
