@@ -176,6 +176,7 @@ impl Folder {
         };
         let mut listing = listing.map_err(fail)?;
         folder.unread = std::mem::take(&mut listing.unread);
+        folder.recall_led_of_gone(&listing);
         let mut changes = Vec::new();
         folder.claims.report_default_namespace(&mut changes);
         let touched = folder.take_in(listing, Instant::now(), &HashSet::new());
@@ -377,6 +378,7 @@ impl Folder {
             None => File {
                 kept: self.recall(name),
                 unread_route: self.recall_unused_route(name),
+                led: self.recall_led(name),
                 trouble,
                 ..File::default()
             },

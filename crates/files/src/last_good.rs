@@ -170,7 +170,8 @@ impl LastGoodStore {
         let there: BTreeSet<String> = files.map(|file| format!("{}.json", short_hash(file))).collect();
         let all = self.folders.iter().flat_map(fs::read_dir).flatten().filter_map(Result::ok);
         let gone = all.filter(|it| it.file_name().to_str().is_some_and(|name| !there.contains(name)));
-        let read = gone.filter_map(|it| serde_json::from_slice::<LastGoodFile>(&fs::read(it.path()).ok()?).ok());
+        let read =
+            gone.filter_map(|it| serde_json::from_slice::<LastGoodFile>(&fs::read(it.path()).ok()?).ok());
         let its = read.filter(|it| it.folder == self.folders.manifests && !it.folder.is_empty());
         its.map(|it| (it.routes.clone(), found(it).collect())).collect()
     }

@@ -20,6 +20,8 @@ pub(super) struct UnusedRoutes {
     guarded: BTreeMap<ObjectRef, BTreeSet<ServiceKey>>,
     /// Of each file: the Services that its routes led to, before they named others.
     led: BTreeMap<Name, LedServices>,
+    /// The same of files that went, until those are read that may have their routes now.
+    led_of_gone: LedServices,
     is_changed: bool,
 }
 
@@ -37,10 +39,36 @@ impl UnusedRoutes {
             true => self.led.remove(name),
             false => self.led.insert(name.clone(), led.clone()),
         };
-        self.is_changed |= before.unwrap_or_default() != led;
+        let before = before.unwrap_or_default();
+        self.is_changed |= before != led;
+        if file.is_none() {
+            self.remember_led(before);
+        }
         // Its routes may stand in other lines.
         let mut objects = file.iter().flat_map(|it| &it.documents).flat_map(|it| &it.document.found);
         self.is_changed |= objects.any(|it| self.guarded.contains_key(it.reference()));
+    }
+
+    /// Takes down what routes led to whose file is not there any more.
+    pub(super) fn remember_led(&mut self, led: LedServices) {
+        for (route, services) in led {
+            self.led_of_gone.entry(route).or_default().extend(services);
+        }
+    }
+
+    /// The Services that a route of any file leads to; where there are none, those that it led to before.
+    pub(super) fn led_to(
+        &self,
+        route: &ObjectRef,
+        is_there: impl Fn(&ServiceKey) -> bool,
+    ) -> BTreeSet<ServiceKey> {
+        let now = self.guarded.get(route).into_iter().flatten().filter(|it| is_there(it));
+        let now: BTreeSet<ServiceKey> = now.cloned().collect();
+        if !now.is_empty() {
+            return now;
+        }
+        let led = self.led.values().filter_map(|it| it.get(route)).chain(self.led_of_gone.get(route));
+        led.flatten().cloned().collect()
     }
 
     /// The Services that are not to be served by their names, with the place of what was to protect them; nothing, if that is as it
@@ -52,6 +80,7 @@ impl UnusedRoutes {
         place: impl Fn(&ObjectRef) -> Name,
     ) -> Option<BTreeMap<ObjectRef, Name>> {
         let mut is_changed = std::mem::take(&mut self.is_changed);
+        self.led_of_gone.clear();
         for reference in changed {
             match reference.kind {
                 Kind::HTTPRoute => self.set_route(reference, sources),

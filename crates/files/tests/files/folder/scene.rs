@@ -113,8 +113,14 @@ impl Scene {
     }
 
     /// Stops watching, and starts again.
-    pub(crate) fn restart(mut self) -> Scene {
+    pub(crate) fn restart(self) -> Scene {
+        self.restart_after(|_| {})
+    }
+
+    /// The same, with another folder in between.
+    pub(crate) fn restart_after(mut self, change: impl FnOnce(&Path)) -> Scene {
         self.watch = None;
+        change(&self.dir);
         Scene::of(self.root, self.dir)
     }
 }

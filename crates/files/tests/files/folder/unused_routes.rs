@@ -1,5 +1,7 @@
 //! What a route was to protect that cannot be used is not open by its own name.
 
+use std::{fs, path::Path};
+
 use seaway_model::{Kind, ObjectRef, fact::FactRef};
 
 use super::scene::{Scene, World, service};
@@ -324,4 +326,58 @@ fn a_route_in_a_list_that_cannot_be_read_stays_in_use() {
     assert!(is_there(&scene.world));
     let first = Scene::with(&[("a.yaml", &of_others), ("b.yaml", &service("admin", 80))]);
     assert!(is_named(&first.world) && unused_route(&first.world, "admin").is_some());
+}
+
+/// A route that protects, and leads to no Service since its last edit; before, it led to `admin`.
+fn led_elsewhere() -> Scene {
+    let mut scene =
+        Scene::with(&[("a.yaml", &route("staff", &to("admin"))), ("b.yaml", &service("admin", 80))]);
+    assert_eq!(unused_route(&scene.world, "admin"), None);
+    scene.write("a.yaml", &route("staff", &to("back-office")));
+    scene.until("what it led to is closed", |world| unused_route(world, "admin").is_some());
+    scene
+}
+
+#[test]
+fn what_a_route_led_to_stays_closed_where_its_file_cannot_be_read_at_a_start() {
+    let text = route("staff", &to("back-office"));
+    let mut scene =
+        led_elsewhere().restart_after(|dir| fs::write(dir.join("a.yaml"), "").expect("is written"));
+    let is_empty =
+        |world: &World| world.problems.values().flatten().any(|it| it.message.contains("is empty"));
+    assert!(is_empty(&scene.world));
+    assert!(unused_route(&scene.world, "admin").is_some(), "while it is empty");
+    scene = scene.restart();
+    assert!(unused_route(&scene.world, "admin").is_some(), "after one more restart");
+    scene.write("a.yaml", &text);
+    scene.until("it is written", |world| !is_empty(world));
+    assert_eq!(unused_route(&scene.world, "admin").as_deref(), Some("a.yaml:1"));
+    assert_eq!(unused_route(&scene.restart().world, "admin").as_deref(), Some("a.yaml:1"));
+}
+
+#[test]
+fn what_a_route_led_to_stays_closed_whatever_its_file_is_called() {
+    let rename =
+        |dir: &Path, from: &str, to: &str| fs::rename(dir.join(from), dir.join(to)).expect("is renamed");
+    let closed = |world: &World| unused_route(world, "admin");
+    let mut scene = led_elsewhere();
+    rename(&scene.dir, "a.yaml", "c.yaml");
+    scene.until("it is read again", |world| closed(world).as_deref() == Some("c.yaml:1"));
+    scene = scene.restart();
+    assert_eq!(closed(&scene.world).as_deref(), Some("c.yaml:1"));
+    scene = scene.restart_after(|dir| rename(dir, "c.yaml", "d.yaml"));
+    assert_eq!(closed(&scene.world).as_deref(), Some("d.yaml:1"), "while nothing watched it");
+    assert_eq!(closed(&scene.restart().world).as_deref(), Some("d.yaml:1"));
+    // With another text at once.
+    let first = [("a.yaml", route("staff", &to("admin"))), ("b.yaml", service("admin", 80))];
+    let first: Vec<(&str, &str)> = first.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let mut scene = Scene::with(&first).restart_after(|dir| {
+        rename(dir, "a.yaml", "c.yaml");
+        fs::write(dir.join("c.yaml"), route("staff", &to("back-office"))).expect("is written");
+    });
+    assert_eq!(closed(&scene.world).as_deref(), Some("c.yaml:1"), "renamed and edited");
+    // A route that is gone closes nothing.
+    scene.remove("c.yaml");
+    scene.until("it is gone", |world| closed(world).is_none());
+    assert_eq!(closed(&scene.restart().world), None);
 }
