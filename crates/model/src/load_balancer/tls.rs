@@ -124,10 +124,18 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// In the place of a key: authorities of clients that stand in the file of a certificate.
+    pub const OWN_FILE: &str = "the certificate's own file";
+
     /// What to do about one that cannot be used: of a Secret by its keys, of files by what stands in them. `is_kept`: one that was
     /// read before is served.
     pub fn fix(object: &ObjectRef, key: &str, is_kept: bool) -> String {
         let (what, kept) = match (object.kind, key) {
+            (Kind::File, Self::OWN_FILE) => {
+                return "Write the CA that signs the certificates of clients into a file of its own, and name that file in \
+                        tls.clients.authorities."
+                    .to_owned();
+            }
             (Kind::File, "ca.crt") => (
                 "Write the authorities' certificates into the file, as PEM.",
                 "The previous certificates stay in use.",

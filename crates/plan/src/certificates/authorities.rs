@@ -119,6 +119,56 @@ mod tests {
         }
     }
 
+    /// An intermediate of a public CA would let in all that have a certificate of it.
+    #[test]
+    fn authorities_in_the_file_of_a_certificate_are_used_only_where_they_signed_themselves() {
+        let (root_key, middle_key, leaf_key) = (
+            KeyPair::generate().expect("a key"),
+            KeyPair::generate().expect("a key"),
+            KeyPair::generate().expect("a key"),
+        );
+        let authority = |name: &str| {
+            let mut params = params(name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        };
+        let root = authority("root").self_signed(&root_key).expect("signed").pem();
+        let root_issuer = Issuer::new(authority("root"), root_key);
+        let middle = authority("middle").signed_by(&middle_key, &root_issuer).expect("signed").pem();
+        let issuer = Issuer::new(authority("middle"), middle_key);
+        let leaf = params("leaf").signed_by(&leaf_key, &issuer).expect("signed").pem();
+        let key = leaf_key.serialize_pem();
+        for (kind, chain, is_used) in [
+            (Kind::File, format!("{leaf}{middle}{key}"), false),
+            (Kind::File, format!("{leaf}{middle}{root}{key}"), false),
+            (Kind::File, format!("{leaf}{key}{root}"), true),
+            (Kind::File, format!("{leaf}{key}"), true),
+            // Whoever writes a Secret writes its ca.crt for this.
+            (Kind::Secret, format!("{leaf}{middle}{key}"), true),
+        ] {
+            let mut certificates = Certificates::default();
+            let parts = [("tls.crt", &*chain), ("tls.key", &*chain), ("ca.crt", &*chain)];
+            let object = ObjectRef::new(kind, "", "/etc/seaway/fullchain.pem");
+            let before = format!("{leaf}{key}{root}");
+            let both = |text| [("tls.crt", text), ("tls.key", text), ("ca.crt", text)];
+            certificates.put(&Secret { object: object.clone(), ..secret("x", &both(&*before)) }, true);
+            assert!(certificates.vouches(&object));
+            certificates.put(&Secret { object: object.clone(), ..secret("x", &parts) }, true);
+            assert_eq!(certificates.vouches(&object), is_used, "{kind:?} {chain}");
+            assert!(
+                certificates.held(&object).is_some_and(|it| !it.chain.is_empty()),
+                "it is shown as before"
+            );
+            let problems = certificates.problems_of(&object);
+            let problems: Vec<String> =
+                problems.iter().map(|it| format!("{} {}", it.message, it.fix)).collect();
+            let is_said = problems.iter().any(|it| {
+                it.contains("a CA certificate that is not self-signed") && it.contains("a file of its own")
+            });
+            assert_eq!(is_said, !is_used, "{problems:?}");
+        }
+    }
+
     #[test]
     fn authorities_that_verify_nobody_are_named_with_what_is_wrong() {
         let [authority, leaf, own] = made();

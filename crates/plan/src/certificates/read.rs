@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Name, Time,
+    Kind, Name, Time,
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern},
 };
@@ -12,8 +12,13 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{
     passwords::{self, ReadUsers},
     pem,
-    x509::{self, ParsedCertificate},
+    x509::{self, CertificateRole, ParsedCertificate},
 };
+
+/// An intermediate CA of the chain would be trusted as if the configuration named it.
+const OF_ITS_CHAIN: &str = "tls.clients.authorities names the file of a certificate, which holds a CA certificate that is not self-signed: \
+                            each client with a certificate of that CA would be let in. No client certificate is accepted, so none \
+                            of these clients is served over TLS";
 
 /// The key of a Secret with the users of `seaway.dev/basic-auth`, as ingress-nginx calls it.
 pub(crate) const USERS: &str = "auth";
@@ -73,8 +78,13 @@ pub(super) fn read(
             return Err(("tls.key", "there is no PEM key".to_owned()));
         }
     }
+    // A file has both parts where the configuration names it for both.
+    let is_own_file = seen.is_some() && secret.object.kind == Kind::File;
     let (authorities, unread) = match authorities.is_empty() {
         true => (Name::default(), None),
+        false if is_own_file && holds_intermediate(authorities) => {
+            (Name::default(), Some((Certificate::OWN_FILE, OF_ITS_CHAIN.to_owned())))
+        }
         false => match first_of(authorities, "ca.crt").and_then(|_| any_certificate(authorities)) {
             Ok(()) => (authorities.into(), None),
             Err(unread) if seen.is_none() => return Err(unread),
@@ -123,6 +133,11 @@ pub fn identity(pem: &str) -> Option<(Vec<u8>, Vec<u8>)> {
 /// Of each certificate, whether it may sign others; `None`: it cannot be read, and is passed over by who verifies.
 fn parsed(text: &str) -> impl Iterator<Item = Option<bool>> + '_ {
     pem::certificates(text).map(|it| x509::signs(&it?))
+}
+
+fn holds_intermediate(text: &str) -> bool {
+    let mut roles = pem::certificates(text).filter_map(|it| x509::role(&it?));
+    roles.any(|it| it == CertificateRole::Intermediate)
 }
 
 fn any_certificate(text: &str) -> Result<(), UnreadableKey> {

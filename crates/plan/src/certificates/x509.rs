@@ -67,9 +67,23 @@ pub(crate) fn read(bytes: &[u8]) -> Option<ParsedCertificate> {
     Some(ParsedCertificate { names: hosts, from, until })
 }
 
-/// Whether other certificates may be verified by this one: it says that it is an authority's, or it signed itself, as the certificate
-/// of one client that is named instead of an authority does. Of version 1, which cannot say it, that is assumed.
+/// What may be verified by a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateRole {
+    /// It signed itself, as an authority does, or the certificate of one client that is named instead of an authority.
+    SelfSigned,
+    /// It says that it is an authority's, and another one signed it. Of version 1, which cannot say it, that is assumed.
+    Intermediate,
+    /// Nothing.
+    Leaf,
+}
+
+/// Whether other certificates may be verified by this one.
 pub(crate) fn signs(bytes: &[u8]) -> Option<bool> {
+    Some(role(bytes)? != CertificateRole::Leaf)
+}
+
+pub(crate) fn role(bytes: &[u8]) -> Option<CertificateRole> {
     let mut outer = Der(bytes).inside(SEQUENCE)?;
     let mut certificate = outer.inside(SEQUENCE)?;
     let has_version = certificate.optional(0xa0)?.is_some();
@@ -91,7 +105,11 @@ pub(crate) fn signs(bytes: &[u8]) -> Option<bool> {
         Some(mut value) => value.inside(SEQUENCE)?.optional(BOOLEAN)?.is_some_and(|it| it.0 != [0]),
         None => false,
     };
-    Some(is_authority || issuer.0 == subject.0 || !has_version)
+    Some(match issuer.0 == subject.0 {
+        true => CertificateRole::SelfSigned,
+        false if is_authority || !has_version => CertificateRole::Intermediate,
+        false => CertificateRole::Leaf,
+    })
 }
 
 /// Nothing, where its authority says nothing of its key.
