@@ -1,6 +1,7 @@
 //! Rules of an Ingress as routes.
 
 use seaway_manifests::tree::Node;
+use seaway_plan::quantity::size;
 
 use super::{
     super::{
@@ -299,6 +300,13 @@ impl Ingress<'_, '_> {
         let wanted = context.wanted.entry(key.clone()).or_default();
         for (name, value) in &self.options.service {
             match wanted.get(name).filter(|it| *it != value) {
+                Some(other) if is_stricter(name, value, other) => {
+                    let why = format!(
+                        "the Service gets seaway.dev/{name}: {value}, which is stricter, and not {other}, which another Ingress asks for: it has one value for all routes"
+                    );
+                    context.report.left_out(at, &why);
+                    wanted.insert(name, value.clone());
+                }
                 Some(other) => {
                     let why = format!(
                         "the Service gets seaway.dev/{name}: {other}, which another Ingress asks for, and not {value}: it has one value for all routes"
@@ -417,4 +425,15 @@ pub(super) fn beginning(text: &str) -> &str {
     let end = if rest.starts_with(['?', '*', '{']) { start.len().saturating_sub(1) } else { start.len() };
     let start = if has_top_level_bar(text) { "" } else { start.get(..end).unwrap_or_default() };
     if start.starts_with('/') { start } else { "/" }
+}
+
+/// Whether a value protects more than another one of the same annotation.
+fn is_stricter(name: &str, value: &str, other: &str) -> bool {
+    // 0 is no limit.
+    let bytes = |text| size(text).ok().filter(|it| *it > 0).unwrap_or(u64::MAX);
+    match name {
+        "backend-tls-verify" => value == "on",
+        "max-body-size" => bytes(value) < bytes(other),
+        _ => false,
+    }
 }

@@ -388,17 +388,53 @@ fn a_rule_without_paths_is_named_and_its_host_is_not_left_to_others() {
 }
 
 #[test]
-fn of_two_values_for_one_service_the_first_is_written_and_the_other_named() {
-    let of = several(&[
-        ("a", &ours("proxy-body-size", "8m"), "nginx", "a.example", "/"),
-        ("b", &ours("proxy-body-size", "1m"), "nginx", "b.example", "/"),
-    ])
-    .replace("service: {name: b", "service: {name: a");
-    let (_, report) = imported("ingress", &of);
-    let text = report.lines(false).join("\n");
-    assert!(
-        text.contains("gets seaway.dev/max-body-size: 8Mi, which another Ingress asks for, and not 1Mi"),
-        "{text}"
-    );
-    assert!(!text.contains("max-body-size=1Mi"), "{text}");
+fn of_two_values_for_one_service_the_stricter_or_the_first_is_written_and_the_other_named() {
+    let https = ours("backend-protocol", "HTTPS");
+    let verified = format!("{https}, {}", ours("proxy-ssl-verify", "on"));
+    for (a, b, written, said) in [
+        (
+            ours("proxy-body-size", "8m"),
+            ours("proxy-body-size", "1m"),
+            "max-body-size=1Mi",
+            "gets seaway.dev/max-body-size: 1Mi, which is stricter, and not 8Mi, which another Ingress asks for",
+        ),
+        (
+            ours("proxy-body-size", "1m"),
+            ours("proxy-body-size", "8m"),
+            "max-body-size=1Mi",
+            "gets seaway.dev/max-body-size: 1Mi, which another Ingress asks for, and not 8Mi",
+        ),
+        (
+            ours("proxy-body-size", "0"),
+            ours("proxy-body-size", "8m"),
+            "max-body-size=8Mi",
+            "gets seaway.dev/max-body-size: 8Mi, which is stricter, and not 0,",
+        ),
+        (
+            https.clone(),
+            verified.clone(),
+            "backend-tls-verify=on",
+            "gets seaway.dev/backend-tls-verify: on, which is stricter, and not off,",
+        ),
+        (
+            verified,
+            https,
+            "backend-tls-verify=on",
+            "gets seaway.dev/backend-tls-verify: on, which another Ingress asks for, and not off",
+        ),
+        (
+            ours("proxy-read-timeout", "10"),
+            ours("proxy-read-timeout", "20"),
+            "timeout-answer=10s",
+            "gets seaway.dev/timeout-answer: 10s, which another Ingress asks for, and not 20s",
+        ),
+    ] {
+        let of = several(&[("a", &a, "nginx", "a.example", "/"), ("b", &b, "nginx", "b.example", "/")])
+            .replace("service: {name: b", "service: {name: a");
+        let (_, report) = imported("ingress", &of);
+        let lines = report.lines(false);
+        assert!(lines.iter().any(|it| it.contains(said)), "{said}: {lines:?}");
+        let last = lines.iter().rfind(|it| it.contains("annotate service"));
+        assert!(last.is_some_and(|it| it.contains(written)), "{written}: {lines:?}");
+    }
 }
