@@ -37,6 +37,9 @@ const NOT_SERVED: &[(&str, &str, &str)] = &[
     ("configuration.konghq.com", "UDPIngress", AS_SERVICE),
 ];
 
+/// What routes of requests have below `spec`.
+const OF_TRAFFIC: [&str; 5] = ["rules", "routes", "virtualhost", "http", "to"];
+
 /// A kind that people expect to be served, and that is not: left out of [`super::read`], for it is not broken.
 pub fn unserved_kind(object: &Node) -> Option<ValidationError> {
     let (version, kind) = (word(object, "apiVersion")?, word(object, "kind")?);
@@ -44,7 +47,7 @@ pub fn unserved_kind(object: &Node) -> Option<ValidationError> {
         |(of, name, _): &&(&str, &str, &str)| *of == group(version) && name.eq_ignore_ascii_case(kind);
     let instead = match NOT_SERVED.iter().find(is_it) {
         Some((.., instead)) => *instead,
-        None if is_route_of_others(group(version), kind) => AS_ROUTE,
+        None if is_route_of_others(group(version), kind) && routes_traffic(object, kind) => AS_ROUTE,
         None => return None,
     };
     let name = object.child("metadata").and_then(|it| word(it, "name"));
@@ -59,6 +62,12 @@ fn is_route_of_others(group: &str, kind: &str) -> bool {
     let is_known =
         KIND_READERS.iter().any(|it| it.group() == group || it.name == kind && is_of_kubernetes(group));
     kind.ends_with("Route") && !is_known
+}
+
+/// Whether an object of such a kind leads requests to Services. Routes of networks and of messages are other programs' concern.
+fn routes_traffic(object: &Node, kind: &str) -> bool {
+    let spec = object.child("spec");
+    kind == "HTTPRoute" || spec.is_some_and(|spec| OF_TRAFFIC.iter().any(|it| spec.child(it).is_some()))
 }
 
 /// Whether objects of a kind lead requests to Services, as routes of other programs do.
@@ -77,7 +86,9 @@ mod tests {
     #[test]
     fn a_kind_that_people_expect_to_be_served_is_named_with_what_to_do() {
         let reported = |version: &str, kind: &str| {
-            let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n");
+            let text = format!(
+                "apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{rules: [], forProvider: a}}\n"
+            );
             unserved_kind(&parse(&text).expect("parses")[0]).map(|it| format!("{} {it}", it.at.line))
         };
         for (version, kind, instead) in [
@@ -104,6 +115,21 @@ mod tests {
         ] {
             let expected = instead.map(|it| format!("2 kind: {kind} x is not served here: {it}"));
             assert_eq!(reported(version, kind), expected, "{version} {kind}");
+        }
+        for (spec, is_named) in [
+            ("rules: []", true),
+            ("routes: [{match: /}]", true),
+            ("virtualhost: {fqdn: a.example}", true),
+            ("http: [{name: a}]", true),
+            ("to: {kind: Service, name: a}", true),
+            // Of a network, of messages, and of revisions.
+            ("forProvider: {destinationCidrBlock: 0.0.0.0/0}", false),
+            ("from: {uri: timer}", false),
+            ("traffic: [{latestRevision: true}]", false),
+        ] {
+            let text = format!("apiVersion: example.com/v1\nkind: Route\nspec: {{{spec}}}\n");
+            let named = unserved_kind(&parse(&text).expect("parses")[0]);
+            assert_eq!(named.is_some(), is_named, "{spec}");
         }
         for other in ["kind: Ingress\n", "a: 1\n", "[]\n", "text\n"] {
             assert_eq!(unserved_kind(&parse(other).expect("parses")[0]), None, "{other}");
