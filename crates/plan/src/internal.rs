@@ -13,7 +13,7 @@ use crate::{
 };
 
 const WHAT: &str = "this annotation is for load balancers of a cloud, and Seaway's hosts serve all clients that reach them: no client \
-                    is served until something else restricts access";
+                    is served until source ranges or an entrance restrict access";
 const AT_FRONT_DOOR: &str = "Name an entrance of the front door that only the internal network reaches, seaway.dev/entrance: internal \
                              (docs/http.md), or the networks of the clients in seaway.dev/source-ranges. If all clients may connect, \
                              remove this annotation.";
