@@ -7,8 +7,7 @@ mod host_places;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use seaway_model::{
-    ListenerId, Name, ObjectRef, Problem, Reason,
-    config::FrontDoor,
+    Kind, ListenerId, ObjectRef, Problem, Reason,
     fact::{HttpRoute, Service},
     load_balancer::Action,
 };
@@ -16,7 +15,6 @@ use seaway_model::{
 use crate::{
     annotations::{FORWARD_AUTH, HOST, PATH, Protection, ServiceOptions, leaves_front_door, may_name_place},
     demand::Demand,
-    front_door,
     index::{Index, PlanContext, ServiceKey},
 };
 pub(crate) use host_places::{HostGuard, HostPlaceIndex, HostPlaces};
@@ -64,7 +62,7 @@ impl GuardIndex {
     }
 }
 
-/// The Services that a route leads to and protects. Those of other namespaces it does not lead to.
+/// The Services that a route of the front door leads to and protects. Those of other namespaces it does not lead to.
 pub(crate) fn by_route(route: &HttpRoute) -> BTreeSet<ServiceKey> {
     let mut all = guarded_references(route);
     all.retain(|it| it.namespace == route.meta.namespace);
@@ -166,7 +164,7 @@ pub(crate) fn open_beside_route(
     }
     let meta = &demand.service.meta;
     let key = ServiceKey::new(meta.namespace.clone(), meta.name.clone());
-    let route = given.index.guarding_route(&key, &given.config.front_door)?;
+    let route = given.index.guarding_route(&key)?;
     let ports: Vec<String> = open.iter().map(ToString::to_string).collect();
     let ports = ports.join(", ");
     let (way, field, close) = match demand.ports.first().filter(|_| demand.hosts_only) {
@@ -203,41 +201,16 @@ pub(crate) fn unused_route(service: &Service) -> Option<Problem> {
 }
 
 impl Index {
-    /// From where a Service is guarded, if it is. Routes that are not the front door's do not count.
-    pub(crate) fn guarded(&self, key: &ServiceKey, settings: &FrontDoor) -> Option<GuardSource> {
-        let guard = |object: &ObjectRef| match self.route(object) {
-            Some(route) => front_door::is_here(route, settings).then_some(GuardSource::ByRoute),
-            None => Some(GuardSource::AsksForOthers),
+    /// From where a Service is guarded, if it is.
+    pub(crate) fn guarded(&self, key: &ServiceKey) -> Option<GuardSource> {
+        let source = |object: &ObjectRef| match object.kind {
+            Kind::HTTPRoute => GuardSource::ByRoute,
+            _ => GuardSource::AsksForOthers,
         };
-        self.guards.of(key).find_map(guard)
+        self.guards.of(key).next().map(source)
     }
 
-    fn guarding_route(&self, key: &ServiceKey, settings: &FrontDoor) -> Option<&ObjectRef> {
-        let is_one = |it: &ObjectRef| self.route(it).is_some_and(|it| front_door::is_here(it, settings));
-        self.guards.of(key).find(|it| is_one(it))
-    }
-
-    /// What protects a part of the host names of a Service, which is at these entrances.
-    pub(crate) fn host_guard(
-        &self,
-        key: &ServiceKey,
-        entrances: &[Name],
-        settings: &FrontDoor,
-    ) -> Option<HostGuard> {
-        self.places.guard(key, entrances, settings, |it| self.is_used(it, settings))
-    }
-
-    /// What serves one of these paths by its host name, of a Service that protects them at all others.
-    pub(crate) fn open_place(
-        &self,
-        key: &ServiceKey,
-        paths: &[Name],
-        settings: &FrontDoor,
-    ) -> Option<HostGuard> {
-        self.places.open_place(key, paths, settings, |it| self.is_used(it, settings))
-    }
-
-    fn is_used(&self, object: &ObjectRef, settings: &FrontDoor) -> bool {
-        self.route(object).is_none_or(|it| front_door::is_here(it, settings))
+    fn guarding_route(&self, key: &ServiceKey) -> Option<&ObjectRef> {
+        self.guards.of(key).find(|it| it.kind == Kind::HTTPRoute)
     }
 }

@@ -7,12 +7,14 @@ use std::{
 
 use seaway_model::{
     Config, Fact, MemberWeights, Name,
+    config::FrontDoor,
     fact::{Endpoints, FactRef, HostReport, HttpRoute, Labels, Namespace, Node, ResolvedName, Service},
     name::{Kind, ObjectRef},
 };
 
 use crate::{
     certificates::Certificates,
+    front_door,
     guarded::{self, GuardIndex, HostPlaceIndex, HostPlaces},
     own_listeners::{OwnListeners, PoolOwner},
     tenant_shares::TenantShares,
@@ -80,6 +82,9 @@ pub struct Index {
     answers: HashMap<Name, Arc<ResolvedName>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
     routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
+    /// By which routes of others are told from the front door's.
+    door: FrontDoor,
+    /// Routes of others are in neither.
     pub(crate) guards: GuardIndex,
     pub(crate) places: HostPlaceIndex,
     /// Follows from grants, not from facts alone: the World keeps it.
@@ -96,6 +101,15 @@ impl Index {
         self.own.set_status_page(&config.status_page);
         self.own.set_rules(config.tenants.members, config.tenants.reserved_ports.clone());
         self.shares.set_limits(&config.tenants.limits);
+        let limits = &config.tenants.limits;
+        if self.door == config.front_door && self.places.has_limits(limits) {
+            return;
+        }
+        self.door = config.front_door.clone();
+        self.places = HostPlaceIndex::with_limits(limits);
+        let (services, routes) = (self.services.clone(), self.routes.clone());
+        services.iter().for_each(|(key, it)| drop(self.place_service(key, it)));
+        routes.values().for_each(|it| drop(self.place_route(it)));
     }
 
     /// Takes a fact in. What is told again unchanged touches nothing. Pools, Secrets and Addresses live elsewhere.
@@ -104,8 +118,7 @@ impl Index {
             Fact::Service(it) => {
                 let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
                 let members = self.own.set_service(&key, &it.cluster_ips);
-                let mut touched = self.guard(key.object(), guarded::by_service(it));
-                touched.extend(self.place(&key.object(), HostPlaces::of_service(it)));
+                let mut touched = self.place_service(&key, it);
                 touched.extend(changed(
                     self.services.insert(key.clone(), it.clone()),
                     it,
@@ -140,13 +153,9 @@ impl Index {
             Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, ChangeScope::Host),
             Fact::HttpRoute(it) => {
                 let object = it.object();
-                let mut touched = changed(
-                    self.routes.insert(object.clone(), it.clone()),
-                    it,
-                    ChangeScope::Route(object.clone()),
-                );
-                touched.extend(self.place(&object, HostPlaces::of_route(it)));
-                touched.extend(self.guard(object, guarded::by_route(it)));
+                let mut touched =
+                    changed(self.routes.insert(object.clone(), it.clone()), it, ChangeScope::Route(object));
+                touched.extend(self.place_route(it));
                 touched
             }
             Fact::AddressPool(_)
@@ -156,6 +165,25 @@ impl Index {
             | Fact::NameOwner(_)
             | Fact::Challenge(_) => Vec::new(),
         }
+    }
+
+    /// Services that what a Service has at the front door concerns.
+    fn place_service(&mut self, key: &ServiceKey, it: &Service) -> Vec<ChangeScope> {
+        let now = HostPlaces::of_service(it, &self.door);
+        let mut touched = self.guard(key.object(), guarded::by_service(it));
+        touched.extend(self.place(&key.object(), now));
+        touched
+    }
+
+    /// The same of a route. What is another's has nothing there.
+    fn place_route(&mut self, it: &HttpRoute) -> Vec<ChangeScope> {
+        let (now, guarded) = match front_door::is_here(it, &self.door) {
+            true => (HostPlaces::of_route(it, &self.door), guarded::by_route(it)),
+            false => (HostPlaces::default(), BTreeSet::new()),
+        };
+        let mut touched = self.place(&it.object(), now);
+        touched.extend(self.guard(it.object(), guarded));
+        touched
     }
 
     /// Services that are guarded now, or no more.

@@ -135,12 +135,12 @@ pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<At
 }
 
 fn host_guard(key: &ServiceKey, wishes: &ServiceOptions, given: PlanContext<'_>) -> Option<HostGuard> {
-    given.index.host_guard(key, &wishes.http.entrances, &given.config.front_door)
+    given.index.places.guard(key, &wishes.http.entrances, &given.config.front_door)
 }
 
 /// What is said of a protected path of all host names that another Service serves by its host name.
 fn taken_by_host(key: &ServiceKey, wishes: &ServiceOptions, given: PlanContext<'_>) -> Option<Problem> {
-    let open = given.index.open_place(key, &wishes.http.paths, &given.config.front_door)?;
+    let open = given.index.places.open_place(key, &wishes.http.paths)?;
     Some(guarded::taken_by_host(key, wishes, &open))
 }
 
@@ -325,7 +325,7 @@ fn ports<'s>(
         }
         (None, FrontDoorServices::All, _) => {
             let at_host = || host_guard(&key, wishes, given).map(|_| GuardSource::AtItsHost);
-            if let Some(guarded) = given.index.guarded(&key, &config.front_door).or_else(at_host) {
+            if let Some(guarded) = given.index.guarded(&key).or_else(at_host) {
                 return Err(NotAttachedReason::Guarded(guarded));
             }
         }
