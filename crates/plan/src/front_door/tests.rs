@@ -19,6 +19,7 @@ mod names;
 mod no_effect;
 mod orders;
 mod owners;
+mod place_changes;
 mod places;
 mod protected;
 mod recorded;

@@ -1,12 +1,18 @@
 //! A Service that is guarded from elsewhere, or of which it is not known where it is to be, is not at the path of its name.
 
+use std::sync::Arc;
+
 use seaway_model::{
     Change, Config,
     config::{FrontDoor, FrontDoorRoutes},
     fact::{FactRef, Gateway, HttpRoute, Service, ServiceKind},
+    load_balancer::HostPattern,
 };
 
-use super::{routes::route_to, scene::*};
+use super::{
+    routes::{route_to, under},
+    scene::*,
+};
 use crate::{World, dry_run, front_door};
 
 pub(super) const RANGES: (&str, &str) = ("seaway.dev/source-ranges", "10.0.0.0/8");
@@ -111,6 +117,39 @@ fn routes_of_others_guard_nothing() {
     {
         let world = world(config, [put(&admin), backed(&admin), put_route(&route)]);
         assert!(is_by_name(&world, &admin), "{route:?}");
+    }
+}
+
+#[test]
+fn a_route_that_takes_another_parent_guards_or_guards_no_more() {
+    let gateway = |name: &str| Gateway { namespace: "infra".into(), name: name.into() };
+    let settings = FrontDoor { routes: FrontDoorRoutes::Of(gateway("ours")), ..FrontDoor::default() };
+    let shop = saying(service("shop", &[80]), &[("seaway.dev/host", "shop.example")]);
+    let admin = service("admin", &[80]);
+    let guarding = |parent: &str| {
+        let mut route = route_saying("admin", &[RANGES]);
+        route.parents = vec![gateway(parent)];
+        route.hosts = vec![HostPattern::Exact("shop.example".into())];
+        route.rules[0].matches = vec![under("/admin")];
+        put_route(&route)
+    };
+    let services = [put(&shop), backed(&shop), put(&admin), backed(&admin)];
+    let mut followed = world(with(settings.clone()), services.clone().into_iter().chain([guarding("old")]));
+    for (parent, expected) in [("old", true), ("ours", false), ("old", true), ("ours", false)] {
+        dry_run(&mut followed, [guarding(parent)]);
+        let started = world(with(settings.clone()), services.clone().into_iter().chain([guarding(parent)]));
+        for world in [&followed, &started] {
+            let found = (is_by_name(world, &admin), is_by_name(world, &shop));
+            assert_eq!(found, (expected, expected), "{parent}: {:?}", entrances(world));
+        }
+        assert_eq!(problems(&followed), problems(&started), "{parent}");
+    }
+    // So do the settings.
+    for (routes, expected) in [(FrontDoorRoutes::Never, true), (FrontDoorRoutes::All, false)] {
+        let config = with(FrontDoor { routes, ..FrontDoor::default() });
+        dry_run(&mut followed, [Change::Config(Arc::new(config))]);
+        let found = (is_by_name(&followed, &admin), is_by_name(&followed, &shop));
+        assert_eq!(found, (expected, expected), "{:?}", entrances(&followed));
     }
 }
 
