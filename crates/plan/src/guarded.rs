@@ -112,6 +112,7 @@ pub fn misplaced_protection(service: &Service) -> Vec<Problem> {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = ServiceOptions::by_default();
     let mut problems = wishes.read(&key.object(), &service.meta.annotations);
+    wishes.close_internal_anywhere(service);
     let is_one = wishes.http.place_unclear && is_protected(service, &wishes);
     problems.retain(|it| is_one && leaves_front_door(it));
     problems

@@ -47,6 +47,13 @@ impl ServiceOptions {
         self.close(object(service), config.pools.cluster).map(|it| it.fix(fix))
     }
 
+    /// The same where the configuration is not at hand: our own annotation alone counts, and it counts for each kind of Service.
+    pub(crate) fn close_internal_anywhere(&mut self, service: &Service) {
+        if service.source_ranges.is_empty() {
+            self.close(object(service), true);
+        }
+    }
+
     fn close(&mut self, object: ObjectRef, only_ours: bool) -> Option<Problem> {
         let field = self.written.get(INTERNAL)?;
         let is_ours = field.contains(INTERNAL);

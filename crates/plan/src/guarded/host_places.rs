@@ -77,6 +77,7 @@ impl HostPlaces {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
         let mut wishes = ServiceOptions::by_default();
         wishes.read(&key.object(), written);
+        wishes.close_internal_anywhere(service);
         wishes.take_meant_places(service);
         let (http, protects) = (&wishes.http, is_protected(service, &wishes));
         if http.front_door == Some(false) || wishes.tls.through && !protects {
@@ -106,7 +107,7 @@ impl HostPlaces {
         }
         let (written, mut wishes) = (&route.meta.annotations, ServiceOptions::by_default());
         if !written.is_empty() {
-            wishes.read(&route.object(), written);
+            wishes.read_route(route);
         }
         let hosts: Arc<BTreeSet<Name>> = Arc::new(route.hosts.iter().map(by_labels).collect());
         let path = |asked: &Match| PlacePath { path: slashed(path_of(asked)), is_whole: is_whole(asked) };

@@ -16,6 +16,8 @@ use super::{
 };
 use crate::{World, dry_run};
 
+const INTERNAL: (&str, &str) = ("seaway.dev/internal", "true");
+
 type Say<'a> = &'a [(&'a str, &'a str)];
 
 fn host(of: &'static str) -> (&'static str, &'static str) {
@@ -44,7 +46,7 @@ const BYPASS: &str = "would bypass that";
 fn a_service_is_not_at_its_name_where_an_object_beside_it_protects_a_part_of_its_host() {
     let shop_example = host("shop.example");
     let below = host("shop.example/admin");
-    let cases: [(Say<'_>, Say<'_>, bool); 22] = [
+    let cases: [(Say<'_>, Say<'_>, bool); 25] = [
         (&[shop_example], &[below, RANGES], false),
         (&[shop_example], &[host("shop.example/admin/"), RANGES], false),
         (&[host("other.example,shop.example")], &[below, RANGES], false),
@@ -55,12 +57,15 @@ fn a_service_is_not_at_its_name_where_an_object_beside_it_protects_a_part_of_its
         (&[shop_example], &[below, ("seaway.dev/source-range", "10.0.0.0/8")], false),
         (&[host("*.example")], &[below, RANGES], false),
         (&[host("*.example")], &[host("admin.example"), RANGES], false),
+        (&[shop_example], &[below, INTERNAL], false),
         (&[shop_example, ("seaway.dev/front-door", "true")], &[below, RANGES], false),
         (&[shop_example], &[below, RANGES, ("seaway.dev/entrance", "intern")], false),
         (&[shop_example], &[below, RANGES, ("seaway.dev/entrance", "main,internal")], false),
         // Nothing is protected there, or not there.
         (&[shop_example], &[below], true),
         (&[shop_example], &[below, ("seaway.dev/max-connections", "9")], true),
+        (&[shop_example], &[below, ("seaway.dev/internal", "false")], true),
+        (&[shop_example], &[below, INTERNAL, ("seaway.dev/entrance", "internal")], true),
         (&[shop_example], &[host("other.example/admin"), RANGES], true),
         (&[shop_example], &[below, RANGES, ("seaway.dev/front-door", "false")], true),
         (&[shop_example], &[below, RANGES, ("seaway.dev/entrance", "internal")], true),
@@ -127,6 +132,11 @@ fn routes_lead_to_host_names_and_protect_parts_of_them_as_services_do() {
         assert_eq!(said.len(), usize::from(!expected), "{case}: {said:?}");
         assert!(said.iter().all(|it| it.contains("HTTPRoute default/adm restricts access")), "{said:?}");
     }
+    // One that is to be internal, and is not.
+    let shop = saying(service("shop", &[80]), own);
+    let admin = service("admin", &[80]);
+    let world = beside(&shop, [put(&admin), put_route(&route("adm", "admin", "/admin", &[INTERNAL]))]);
+    assert!(!is_by_name(&world, &shop), "{:?}", entrances(&world));
     // A route that protects a part of the host name that the Service it leads to asks for itself.
     let shop = saying(service("shop", &[80]), own);
     let world = beside(&shop, [put_route(&route("adm", "shop", "/admin", &[RANGES]))]);
@@ -167,13 +177,14 @@ const TAKEN: &str = "without the protection of this Service";
 fn a_protected_path_of_all_hosts_that_a_host_name_takes_away_is_a_problem() {
     let path = ("seaway.dev/path", "/admin");
     let shop_example = host("shop.example");
-    let cases: [(Say<'_>, Say<'_>, Option<&str>); 12] = [
+    let cases: [(Say<'_>, Say<'_>, Option<&str>); 13] = [
         (&[shop_example], &[path, RANGES], Some("shop.example/admin")),
         (&[host("shop.example/")], &[path, RANGES], Some("shop.example/admin")),
         (&[host("*.example")], &[path, RANGES], Some("*.example/admin")),
         // It answers 503 at all others.
         (&[shop_example], &[("seaway.dev/path", "admin"), RANGES], Some("shop.example/admin")),
         (&[shop_example], &[path, ("seaway.dev/source-ranges", "office")], Some("shop.example/admin")),
+        (&[shop_example], &[path, INTERNAL], Some("shop.example/admin")),
         (&[shop_example], &[path], None),
         (&[shop_example, RANGES], &[path, RANGES], None),
         (&[shop_example], &[path, host("shop.example/admin"), RANGES], None),

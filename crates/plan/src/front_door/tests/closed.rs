@@ -13,7 +13,7 @@ use super::{
     routes::{route_to, under},
     scene::*,
 };
-use crate::{World, certificates::tests::tls_secret, front_door};
+use crate::{World, certificates::tests::tls_secret, front_door, misplaced_protection};
 
 const PATH: (&str, &str) = ("seaway.dev/path", "/admin");
 
@@ -142,6 +142,25 @@ fn a_protected_service_whose_place_is_not_understood_answers_503_where_it_was_pr
         let world = world(Config::default(), [put(&open), backed(&open)]);
         assert_eq!(closed_places(&world), [""; 0], "{say:?}");
         assert!(!problems(&world).join("\n").contains(UNKNOWN), "{say:?}");
+    }
+}
+
+/// Who reads files keeps the last good state of such a Service.
+#[test]
+fn what_restricts_access_and_is_misplaced_is_named_before_anything_is_planned() {
+    let internal = ("seaway.dev/internal", "true");
+    let cases: [(Say<'_>, usize); 6] = [
+        (&[RANGES], 1),
+        (&[internal], 1),
+        (&[("seaway.dev/internal", "false")], 0),
+        (&[internal, ("seaway.dev/entrance", "inside")], 0),
+        (&[internal, RANGES], 1),
+        (&[], 0),
+    ];
+    for (say, expected) in cases {
+        let place = ("seaway.dev/host", "http://shop.example/admin");
+        let admin = saying(saying(service("admin", &[80]), say), &[place]);
+        assert_eq!(misplaced_protection(&admin).len(), expected, "{say:?}");
     }
 }
 
