@@ -19,7 +19,7 @@ use seaway_model::{
     load_balancer::{Action, Match, PathMatch},
 };
 
-use self::key::{by_labels, covering, slashed};
+use self::key::{ALL_HOSTS, by_labels, covering, slashed};
 use super::is_protected;
 use crate::{
     annotations::{ENTRANCE, MAIN, ServiceOptions, may_name_place},
@@ -58,6 +58,8 @@ struct PlacePath {
     path: Name,
     /// For all requests below the path.
     is_whole: bool,
+    /// The beginning of an expression: what it matches may be below any path that is below this.
+    is_expression: bool,
 }
 
 /// The object that protects a part of a Service's host names, and where.
@@ -92,7 +94,7 @@ impl HostPlaces {
         let services: Arc<BTreeSet<Name>> = Arc::new([key.name.clone()].into());
         let group = |(path, hosts)| PlaceGroup {
             hosts: Arc::new(hosts),
-            paths: [PlacePath { path, is_whole: true }].into(),
+            paths: [PlacePath { path, is_whole: true, is_expression: false }].into(),
             services: services.clone(),
         };
         let groups: Vec<PlaceGroup> = by_path.into_iter().map(group).collect();
@@ -102,15 +104,20 @@ impl HostPlaces {
     }
 
     pub(crate) fn of_route(route: &HttpRoute, door: &FrontDoor) -> HostPlaces {
-        if route.hosts.is_empty() {
-            return HostPlaces::default();
-        }
         let (written, mut wishes) = (&route.meta.annotations, ServiceOptions::by_default());
         if !written.is_empty() {
             wishes.read_route(route);
         }
-        let hosts: Arc<BTreeSet<Name>> = Arc::new(route.hosts.iter().map(by_labels).collect());
-        let path = |asked: &Match| PlacePath { path: slashed(path_of(asked)), is_whole: is_whole(asked) };
+        let mut hosts: BTreeSet<Name> = route.hosts.iter().map(by_labels).collect();
+        if hosts.is_empty() {
+            hosts.insert(ALL_HOSTS.into());
+        }
+        let hosts = Arc::new(hosts);
+        let path = |asked: &Match| PlacePath {
+            path: slashed(path_of(asked)),
+            is_whole: is_whole(asked),
+            is_expression: matches!(asked.path, Some(PathMatch::Regex(_))),
+        };
         let group = |rule: &RouteRule| PlaceGroup {
             hosts: hosts.clone(),
             paths: rule.matches.iter().map(path).collect(),
@@ -155,9 +162,9 @@ impl HostPlaces {
     }
 
     /// What it protects.
-    fn guarded(&self) -> BTreeSet<(&Name, &Name)> {
+    fn guarded(&self) -> BTreeSet<(&Name, &Name, bool)> {
         let at = self.at().filter(|_| self.protects);
-        at.map(|(host, path, _)| (host, &path.path)).collect()
+        at.map(|(host, path, _)| (host, &path.path, path.is_expression)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use seaway_model::{
     Change, Config, L4,
     config::FrontDoor,
     fact::{FactRef, HttpRoute, Service, ServiceKind},
-    load_balancer::HostPattern,
+    load_balancer::{HostPattern, PathMatch},
 };
 
 use super::{
@@ -137,6 +137,35 @@ fn routes_lead_to_host_names_and_protect_parts_of_them_as_services_do() {
     let admin = service("admin", &[80]);
     let world = beside(&shop, [put(&admin), put_route(&route("adm", "admin", "/admin", &[INTERNAL]))]);
     assert!(!is_by_name(&world, &shop), "{:?}", entrances(&world));
+    // Without host names: one that has none comes after those that have some.
+    for (leads_everywhere, protects_everywhere, expected) in
+        [(true, true, false), (false, true, true), (true, false, true)]
+    {
+        let shop = service("shop", &[80]);
+        let mut guarding = route("adm", "admin", "/admin", &[RANGES]);
+        let mut leading = route("open", "shop", "/", &[]);
+        for (it, is_everywhere) in [(&mut leading, leads_everywhere), (&mut guarding, protects_everywhere)] {
+            it.hosts.retain(|_| !is_everywhere);
+        }
+        let world = beside(&shop, [put(&service("admin", &[80])), put_route(&leading), put_route(&guarding)]);
+        let case = format!("{leads_everywhere} {protects_everywhere}: {:?}", entrances(&world));
+        assert_eq!(is_by_name(&world, &shop), expected, "{case}");
+        let said = told(&world, "restricts access to /admin of all host names");
+        assert_eq!(said.len(), usize::from(!expected), "{case}");
+    }
+    // Below which paths an expression matches is not known.
+    for (leads_at, expression, expected) in [
+        ("/api", "/(api|x)/admin.*", false),
+        ("/api/admin", "/api/[a-z]+", false),
+        ("/web", "/api/[a-z]+", true),
+    ] {
+        let shop = service("shop", &[80]);
+        let mut guarding = route("adm", "admin", "/", &[RANGES]);
+        guarding.rules[0].matches[0].path = Some(PathMatch::Regex(expression.into()));
+        let leading = route("open", "shop", leads_at, &[]);
+        let world = beside(&shop, [put(&service("admin", &[80])), put_route(&leading), put_route(&guarding)]);
+        assert_eq!(is_by_name(&world, &shop), expected, "{leads_at} {expression}: {:?}", entrances(&world));
+    }
     // A route that protects a part of the host name that the Service it leads to asks for itself.
     let shop = saying(service("shop", &[80]), own);
     let world = beside(&shop, [put_route(&route("adm", "shop", "/admin", &[RANGES]))]);

@@ -14,7 +14,7 @@ use seaway_model::{
 
 use super::{
     EntranceNames, HostGuard, HostPlaces, PlacePath, entrances,
-    key::{Tree, below, covering, prefixes, readable, slashed},
+    key::{ALL_HOSTS, Tree, below, covering, prefixes, readable, slashed},
     meet,
 };
 use crate::index::ServiceKey;
@@ -58,6 +58,8 @@ struct NamespacePlaces {
 struct Entries {
     at: Tree<BTreeMap<ObjectRef, Holding>>,
     guards: Guards,
+    /// Those of them that are expressions, by what these begin with.
+    expressions: Guards,
     /// The places that lead to a Service, and how many there are of each.
     leading: BTreeMap<Name, Tree<usize>>,
 }
@@ -73,7 +75,8 @@ type Guard = (ObjectRef, Name);
 #[derive(Debug)]
 struct Holding {
     services: Arc<BTreeSet<Name>>,
-    is_whole: bool,
+    /// Those of them that answer all requests below it; nothing, where none of its rules are for all.
+    whole: Option<Arc<BTreeSet<Name>>>,
 }
 
 impl HostPlaceIndex {
@@ -126,7 +129,7 @@ impl HostPlaceIndex {
             let (path, by) = places.first_open(key, own, at, &paths, &mut left)?;
             Some(HostGuard { by: by.clone(), at: readable(host, path) })
         };
-        places.entries.at.iter().find_map(open_at)
+        places.entries.at.iter().filter(|(host, _)| host.as_str() != ALL_HOSTS).find_map(open_at)
     }
 }
 
@@ -200,19 +203,28 @@ impl NamespacePlaces {
     }
 
     fn guard(&self, key: &ServiceKey, entrances: &EntranceNames) -> Option<HostGuard> {
-        let Entries { guards, leading, .. } = &self.entries;
+        let Entries { guards, expressions, leading, .. } = &self.entries;
         let (own, object) = (leading.get(&key.name)?, key.object());
         let at = |(path, by): (&Name, &BTreeSet<Guard>)| {
             look();
             let (by, host) = by.iter().find(|(by, _)| *by != object)?;
             Some(HostGuard { by: by.clone(), at: readable(host, path) })
         };
-        meeting(guards, entrances).find_map(|guards| {
+        let below = |guards: &Tree<BTreeSet<Guard>>| {
             own.iter().find_map(|(host, paths)| {
                 let all = guards.get(host)?;
                 topmost(paths).flat_map(|it| below(all, it)).find_map(at)
             })
-        })
+        };
+        let above = |expressions: &Tree<BTreeSet<Guard>>| {
+            own.iter().find_map(|(host, paths)| {
+                let all = expressions.get(host)?;
+                let above = paths.keys().flat_map(|it| prefixes(it));
+                above.filter_map(|it| all.get_key_value(it)).find_map(at)
+            })
+        };
+        let found = meeting(guards, entrances).find_map(below);
+        found.or_else(|| meeting(expressions, entrances).find_map(above))
     }
 
     /// The first of these paths that an object serves at a host name without protection, as the nearest above it.
@@ -227,11 +239,11 @@ impl NamespacePlaces {
         // Places for all requests, at an entrance of the Service, each with the first that is open.
         let mut near: BTreeMap<&str, Option<&ObjectRef>> = BTreeMap::new();
         for (path, all) in at {
-            for (object, holding) in all.iter().filter(|(_, it)| it.is_whole) {
+            for (object, whole) in all.iter().filter_map(|(object, it)| Some((object, it.whole.as_ref()?))) {
                 *left = look_at_one_of(*left)?;
                 let Some((object, its)) = self.objects.get_key_value(object) else { continue };
                 if meet(&its.entrances, &own.entrances) {
-                    let is_answered = holding.services.iter().any(|it| *it != key.name);
+                    let is_answered = whole.iter().any(|it| *it != key.name);
                     let open = near.entry(path.as_str()).or_default();
                     *open = open.or((is_answered && !its.protects).then_some(object));
                 }
@@ -242,21 +254,31 @@ impl NamespacePlaces {
     }
 }
 
+impl Holding {
+    fn add(&mut self, is_whole: bool, services: &Arc<BTreeSet<Name>>) {
+        add(&mut self.services, services);
+        if is_whole {
+            add(self.whole.get_or_insert_default(), services);
+        }
+    }
+}
+
+fn add(to: &mut Arc<BTreeSet<Name>>, services: &Arc<BTreeSet<Name>>) {
+    if to != services {
+        Arc::make_mut(to).extend(services.iter().cloned());
+    }
+}
+
 impl Entries {
     fn insert(&mut self, object: &ObjectRef, now: &HostPlaces) {
         for (host, path, group) in now.at() {
             let at = || (host.clone(), path.path.clone());
             let held = self.at.entry(host.clone()).or_default().entry(path.path.clone()).or_default();
             match held.get_mut(object) {
-                Some(it) => {
-                    it.is_whole |= path.is_whole;
-                    if it.services != group.services {
-                        Arc::make_mut(&mut it.services).extend(group.services.iter().cloned());
-                    }
-                }
+                Some(it) => it.add(path.is_whole, &group.services),
                 None => {
-                    let holding = Holding { services: group.services.clone(), is_whole: path.is_whole };
-                    held.insert(object.clone(), holding);
+                    let whole = path.is_whole.then(|| group.services.clone());
+                    held.insert(object.clone(), Holding { services: group.services.clone(), whole });
                 }
             }
             for service in &*group.services {
@@ -266,11 +288,14 @@ impl Entries {
                 *count = count.saturating_add(1);
             }
         }
-        for (host, path, guard) in guards_of(object, now) {
+        for (host, (path, is_expression), guard) in guards_of(object, now) {
             for entrance in standing_at(&now.entrances) {
-                let tree = self.guards.entry(entrance).or_default();
-                let paths = tree.entry(host.as_str().into()).or_default();
-                paths.entry(path.clone()).or_default().insert(guard.clone());
+                let expressions = is_expression.then_some(&mut self.expressions);
+                for guards in [&mut self.guards].into_iter().chain(expressions) {
+                    let tree = guards.entry(entrance.clone()).or_default();
+                    let paths = tree.entry(host.as_str().into()).or_default();
+                    paths.entry(path.clone()).or_default().insert(guard.clone());
+                }
             }
         }
     }
@@ -288,15 +313,17 @@ impl Entries {
                 change(&mut self.leading, service, down, BTreeMap::is_empty);
             }
         }
-        for (host, path, guard) in guards_of(object, before) {
+        for (host, (path, _), guard) in guards_of(object, before) {
             for entrance in standing_at(&before.entrances) {
-                let leave = |by: &mut BTreeSet<Guard>| {
-                    by.remove(&guard);
-                };
-                let of_tree = |tree: &mut Tree<BTreeSet<Guard>>| {
-                    change_at(tree, &host, path, leave, BTreeSet::is_empty);
-                };
-                change(&mut self.guards, &entrance, of_tree, BTreeMap::is_empty);
+                for guards in [&mut self.guards, &mut self.expressions] {
+                    let leave = |by: &mut BTreeSet<Guard>| {
+                        by.remove(&guard);
+                    };
+                    let of_tree = |tree: &mut Tree<BTreeSet<Guard>>| {
+                        change_at(tree, &host, path, leave, BTreeSet::is_empty);
+                    };
+                    change(guards, &entrance, of_tree, BTreeMap::is_empty);
+                }
             }
         }
     }
@@ -305,14 +332,21 @@ impl Entries {
     fn led_through(&self, before: &HostPlaces, now: &HostPlaces) -> BTreeSet<Name> {
         let (old, new) = (before.guarded(), now.guarded());
         let is_elsewhere = before.entrances != now.entrances;
-        let is_change = |it: &(&Name, &Name)| is_elsewhere || old.contains(it) != new.contains(it);
-        let (mut visited, mut services) = (HashSet::new(), BTreeSet::new());
-        for (host, path) in old.union(&new).filter(|it| is_change(it)) {
+        let is_change = |it: &(&Name, &Name, bool)| is_elsewhere || old.contains(it) != new.contains(it);
+        let (mut visited, mut hosts, mut services) = (HashSet::new(), HashSet::new(), BTreeSet::new());
+        let mut lead = |held: &BTreeMap<ObjectRef, Holding>| {
+            services.extend(held.values().flat_map(|it| it.services.iter().cloned()));
+        };
+        for (host, path, is_expression) in old.union(&new).filter(|it| is_change(it)) {
             for (host, all) in covering(host).filter_map(|it| self.at.get_key_value(it.as_str())) {
+                // Above it or below: that of each path of the host is enough.
+                if *is_expression && hosts.insert(host) {
+                    all.values().for_each(&mut lead);
+                }
                 for (path, held) in prefixes(path).filter_map(|it| all.get_key_value(it)) {
                     look();
                     if visited.insert((host, path)) {
-                        services.extend(held.values().flat_map(|it| it.services.iter().cloned()));
+                        lead(held);
                     }
                 }
             }
@@ -344,9 +378,12 @@ fn next_below<'p>(
 }
 
 /// What an object protects, at its hosts and at each wildcard above them.
-fn guards_of<'p>(object: &ObjectRef, its: &'p HostPlaces) -> impl Iterator<Item = (String, &'p Name, Guard)> {
-    its.guarded().into_iter().flat_map(move |(host, path)| {
-        covering(host).map(move |above| (above, path, (object.clone(), host.clone())))
+fn guards_of<'p>(
+    object: &ObjectRef,
+    its: &'p HostPlaces,
+) -> impl Iterator<Item = (String, (&'p Name, bool), Guard)> {
+    its.guarded().into_iter().flat_map(move |(host, path, is_expression)| {
+        covering(host).map(move |above| (above, (path, is_expression), (object.clone(), host.clone())))
     })
 }
 

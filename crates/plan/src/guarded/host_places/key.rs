@@ -11,6 +11,9 @@ use seaway_model::{Name, load_balancer::HostPattern};
 /// Entries by host and path.
 pub(super) type Tree<V> = BTreeMap<Name, BTreeMap<Name, V>>;
 
+/// Of what has no host name: each that is another's comes before it, so it stands beside them, and covers none.
+pub(super) const ALL_HOSTS: &str = "";
+
 /// Of a longer path only its beginning counts: no client asks for so many, and each is a look-up of its own.
 const MOST_SEGMENTS: usize = 64;
 
@@ -34,6 +37,9 @@ pub(super) fn slashed(path: &str) -> Name {
 
 /// `shop.example/admin`, of both keys.
 pub(super) fn readable(host: &str, path: &str) -> String {
+    if host == ALL_HOSTS {
+        return format!("{} of all host names", if path == "/" { path } else { path.trim_end_matches('/') });
+    }
     let labels: Vec<&str> = host.trim_end_matches('.').rsplit('.').collect();
     format!("{}{}", labels.join("."), path.trim_end_matches('/'))
 }

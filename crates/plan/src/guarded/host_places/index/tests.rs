@@ -29,9 +29,13 @@ fn main_entrance() -> EntranceNames {
 fn group(hosts: &[HostPattern], paths: &[String], services: &[&str]) -> PlaceGroup {
     PlaceGroup {
         hosts: Arc::new(hosts.iter().map(by_labels).collect()),
-        paths: paths.iter().map(|it| PlacePath { path: slashed(it), is_whole: true }).collect(),
+        paths: paths.iter().map(|it| path(it, true, false)).collect(),
         services: Arc::new(services.iter().map(|it| Name::from(*it)).collect()),
     }
+}
+
+fn path(text: &str, is_whole: bool, is_expression: bool) -> PlacePath {
+    PlacePath { path: slashed(text), is_whole, is_expression }
 }
 
 fn places(protects: bool, groups: Vec<PlaceGroup>) -> HostPlaces {
@@ -183,7 +187,9 @@ impl Pairs<'_> {
                 .filter(|(by, its)| **by != own && its.protects && meet(&its.entrances, &main_entrance()));
             others.any(|(_, its)| {
                 its.at().any(|(guarded, below, _)| {
-                    covering(guarded).any(|it| *it == **host) && below.path.starts_with(path.path.as_str())
+                    let is_above = path.path.starts_with(below.path.as_str()) && below.is_expression;
+                    covering(guarded).any(|it| *it == **host)
+                        && (below.path.starts_with(path.path.as_str()) || is_above)
                 })
             })
         })
@@ -193,7 +199,8 @@ impl Pairs<'_> {
         let Some(own) = self.0.get(&object(Kind::Service, service)).filter(|it| it.protects_paths) else {
             return false;
         };
-        let hosts: BTreeSet<&Name> = self.0.values().flat_map(HostPlaces::at).map(|it| it.0).collect();
+        let mut hosts: BTreeSet<&Name> = self.0.values().flat_map(HostPlaces::at).map(|it| it.0).collect();
+        hosts.retain(|it| it.as_str() != ALL_HOSTS);
         hosts.into_iter().any(|host| {
             paths.iter().any(|path| {
                 let asked = slashed(path);
@@ -226,16 +233,20 @@ const OBJECTS: [(Kind, &str); 5] = [
 
 fn any_group() -> impl Strategy<Value = PlaceGroup> {
     let hosts = [exact("x.y.z"), exact("y.z"), exact("xy.z"), under("y.z"), under("z")];
-    let paths =
-        ["/", "/p", "/p/q", "/p-q", "/p/q/r"].map(|it| PlacePath { path: slashed(it), is_whole: true });
-    let part = PlacePath { path: slashed("/p"), is_whole: false };
-    let paths: Vec<PlacePath> = paths.into_iter().chain([part]).collect();
+    let paths = ["/", "/p", "/p/q", "/p-q", "/p/q/r"].map(|it| path(it, true, false));
+    let parts = [path("/p", false, false), path("/p", false, true), path("/", false, true)];
+    let paths: Vec<PlacePath> = paths.into_iter().chain(parts).collect();
     (
-        prop::sample::subsequence(hosts.to_vec(), 1..3),
+        // Some have none.
+        prop::sample::subsequence(hosts.to_vec(), 0..3),
         prop::sample::subsequence(paths, 1..3),
         prop::sample::subsequence(SERVICES.to_vec(), 0..3),
     )
         .prop_map(|(hosts, paths, services)| PlaceGroup {
+            hosts: match hosts.as_slice() {
+                [] => Arc::new([Name::from(ALL_HOSTS)].into()),
+                all => Arc::new(all.iter().map(by_labels).collect()),
+            },
             paths: paths.into_iter().collect(),
             ..group(&hosts, &[], &services)
         })
