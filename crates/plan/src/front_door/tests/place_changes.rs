@@ -23,7 +23,7 @@ const ROUTES: [&str; 2] = ["adm", "open"];
 
 #[derive(Clone, Debug)]
 enum Event {
-    Put(ObjectRef, Change),
+    Put(ObjectRef, Box<Change>),
     Gone(ObjectRef),
     /// Whether routes of another Gateway are served as well.
     ServesAll(bool),
@@ -63,7 +63,7 @@ fn any_service() -> impl Strategy<Value = Event> {
     (prop::sample::select(SERVICES.to_vec()), place, others).prop_map(|(name, place, others)| {
         let service = saying(service(name, &[80]), &others);
         let service = saying(service, place.as_slice());
-        Event::Put(seaway_testkit::facts::owner(&service).object(), put(&service))
+        Event::Put(seaway_testkit::facts::owner(&service).object(), Box::new(put(&service)))
     })
 }
 
@@ -83,7 +83,7 @@ fn any_route() -> impl Strategy<Value = Event> {
             route.meta.annotations = say.into_iter().map(|(key, text)| (key.into(), text.into())).collect();
             (route.hosts, route.parents) = (hosts, parents);
             route.rules[0].matches = vec![under(path)];
-            Event::Put(route.object(), put_route(&route))
+            Event::Put(route.object(), Box::new(put_route(&route)))
         })
 }
 
@@ -119,8 +119,8 @@ proptest! {
         for event in events {
             let change = match event.clone() {
                 Event::Put(object, change) => {
-                    objects.insert(object, change.clone());
-                    change
+                    objects.insert(object, Change::clone(&change));
+                    *change
                 }
                 Event::Gone(object) => {
                     objects.remove(&object);

@@ -149,7 +149,7 @@ impl NamespacePlaces {
         let has_guards = had_guards || !self.protecting.is_empty();
         let mut concerned: BTreeSet<Name> = self.of_paths.clone();
         if has_guards {
-            concerned.extend(before.services().union(&now.services()).map(|it| Name::clone(it)));
+            concerned.extend(before.services().union(&now.services()).copied().cloned());
         }
         match (was_full, self.is_full) {
             (false, false) => {
