@@ -17,6 +17,7 @@ mod names;
 mod order;
 mod parse;
 mod pass;
+mod ports;
 mod server;
 mod stream;
 mod upstream;

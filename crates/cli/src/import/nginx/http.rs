@@ -1,8 +1,7 @@
-//! `http`: which ports are the front door's, which servers are there, and in which order their routes count.
+//! `http`: which servers are at the front door's ports, and in which order their routes count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     path::PathBuf,
 };
 
@@ -12,6 +11,7 @@ use super::{
     cover, guard, headers, judge_rest, keep_upstream,
     names::{Listen, listens, names},
     parse::Directive,
+    ports::Ports,
     server::{Server, ServerRoutes, served},
 };
 
@@ -108,50 +108,6 @@ fn settings(block: &[Directive], context: &mut Context) {
             }
             _ => {}
         }
-    }
-}
-
-/// The ports that all servers share.
-struct Ports {
-    http: Option<u16>,
-    https: Option<u16>,
-    /// Empty: all.
-    addresses: BTreeSet<IpAddr>,
-}
-
-impl Ports {
-    fn of(servers: &[Server<'_>]) -> Ports {
-        let most = |ssl: bool, usual: u16| {
-            let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-            for (listen, _) in servers.iter().flat_map(|it| &it.listens).filter(|(it, _)| it.ssl == ssl) {
-                *counts.entry(listen.port).or_default() += 1;
-            }
-            match counts.contains_key(&usual) {
-                true => Some(usual),
-                false => counts
-                    .into_iter()
-                    .max_by_key(|(port, count)| (*count, std::cmp::Reverse(*port)))
-                    .map(|it| it.0),
-            }
-        };
-        let http = most(false, 80);
-        // At one port, requests in plaintext and TLS cannot be told apart, and the one for plaintext is always there.
-        let https = most(true, 443).filter(|it| *it != http.unwrap_or(80));
-        let mut ports = Ports { http, https, addresses: BTreeSet::new() };
-        let at: Vec<Option<IpAddr>> = servers
-            .iter()
-            .flat_map(|it| &it.listens)
-            .filter(|(it, _)| ports.has(it))
-            .map(|(it, _)| it.address)
-            .collect();
-        if at.iter().all(Option::is_some) {
-            ports.addresses = at.into_iter().flatten().collect();
-        }
-        ports
-    }
-
-    fn has(&self, listen: &Listen) -> bool {
-        Some(listen.port) == if listen.ssl { self.https } else { self.http }
     }
 }
 

@@ -39,14 +39,15 @@ fn a_guessed_place_takes_nothing_from_one_that_is_understood_whatever_is_older_o
     let admin = put(&restricted("shop-admin", ("seaway.dev/host", "shop.example/admin")));
     let by_route = put_route(&route("default/way", 5, Some("shop.example"), "/admin"));
     let host = ("seaway.dev/host", "http://shop.example/admin");
-    let cases: [((&str, &str), &Change, Option<&str>, &str); 3] = [
-        (("seaway.dev/path", "shop"), &shop, None, "/shop"),
-        (host, &admin, Some("shop.example"), "/admin"),
-        (host, &by_route, Some("shop.example"), "/admin"),
+    let at_admin = (Some("shop.example"), "/admin");
+    let cases = [
+        (("seaway.dev/path", "shop"), &shop, (None, "/shop")),
+        (host, &admin, at_admin),
+        (host, &by_route, at_admin),
     ];
     // Something is served, so that the front door is open.
     let open = service("open", &[80]);
-    for (annotation, right, host, path) in cases {
+    for (annotation, right, (host, path)) in cases {
         for namespace in ["default", "another"] {
             for age in [None, Some(1), Some(9)] {
                 let mut slipped = restricted(&format!("{namespace}/a-admin"), annotation);
