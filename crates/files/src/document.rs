@@ -9,7 +9,7 @@ use std::{
 
 use seaway_manifests::{
     decode::ValidationError,
-    object::{self, InvalidObject, Object, UnusedRoute},
+    object::{self, ClosedPlaces, InvalidObject, Object, UnusedRoute},
     other_language,
     tree::{self, Node, Position, SyntaxError},
 };
@@ -36,6 +36,14 @@ pub(crate) struct Document {
     pub(crate) unused_routes: Vec<UnusedRoute>,
     /// Of those, the ones of kinds that are not read: the HTTPRoutes that they may have been, and what is wrong now.
     pub(crate) replaced_routes: Vec<(ObjectRef, ValidationError)>,
+    /// What something in it was meant to protect that is not read, and where that begins.
+    pub(crate) closed: Option<UnreadPlaces>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct UnreadPlaces {
+    pub(crate) line: u32,
+    pub(crate) places: ClosedPlaces,
 }
 
 /// An object, and where it stands in a document.
@@ -117,7 +125,9 @@ impl Document {
             let fault = ValidationError { field: String::new(), at, message };
             let broken = vec![InvalidObject { reference: None, errors: vec![fault] }];
             let unused_routes = object::unused_route_in_text(text, at).into_iter().collect();
-            Document { broken, unused_routes, ..Document::default() }
+            let mut document = Document { broken, unused_routes, ..Document::default() };
+            document.close_places(text);
+            document
         };
         let roots = match tree::parse(text) {
             Ok(roots) => roots,
@@ -166,7 +176,19 @@ impl Document {
             }
         }
         document.found.shrink_to_fit();
+        document.close_places(text);
         document
+    }
+
+    /// Reads from the words of the text what it was meant to protect, if anything in it is not read.
+    fn close_places(&mut self, text: &str) {
+        let of_errors = self.broken.iter().flat_map(|it| &it.errors).map(|it| it.at);
+        let of_kinds = self.ignored.iter().filter(|(of, _)| of.is_none()).map(|(_, it)| it.at);
+        let of_routes = self.unused_routes.iter().map(|it| it.at);
+        let all = of_errors.chain(of_kinds).chain(of_routes).chain(self.unnamed.iter().copied());
+        let line = all.map(|it| it.line).min();
+        let places = line.and_then(|line| Some(UnreadPlaces { line, places: object::closed_places(text)? }));
+        self.closed = places;
     }
 }
 

@@ -9,6 +9,7 @@
 //! on. If all its documents are good, what is no longer in it is gone. What a file is, is decided when its writer
 //! closes it: see [`crate::watch`].
 
+mod closed_places;
 mod closed_services;
 mod content;
 mod kept_objects;
@@ -36,12 +37,13 @@ use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 pub use self::once::read_folder;
 use self::{
+    closed_places::FolderClosedPlaces,
     listing::{FileStamp, Listing},
     object_sources::{ObjectSource, ObjectSources},
     unused_routes::UnusedRoutes,
 };
 use crate::{
-    document::{self, Document, DocumentText, Hashes, LocatedObject, MapByTextHash, TextHash},
+    document::{self, Document, DocumentText, Hashes, LocatedObject, MapByTextHash, TextHash, UnreadPlaces},
     last_good::{self, GoodDocument, LastGoodStore, SaveJob},
     route_services::{LedServices, RouteServices},
     wakeup::Wakeup,
@@ -88,6 +90,7 @@ pub struct Folder {
     unread: BTreeSet<Name>,
     claims: ObjectSources,
     unused_routes: UnusedRoutes,
+    closed_places: FolderClosedPlaces,
     reported: HashMap<ObjectRef, Vec<Problem>>,
     /// Which files have something to say against an object.
     accused: HashMap<ObjectRef, BTreeSet<Name>>,
@@ -111,6 +114,7 @@ struct File {
     trouble: Option<Trouble>,
     /// What may have been to protect in a text that cannot be read.
     unread_route: Option<UnusedRoute>,
+    unread_places: Option<UnreadPlaces>,
     led: LedServices,
     problems: BTreeMap<ObjectRef, Vec<Problem>>,
 }
@@ -164,6 +168,7 @@ impl Folder {
             unread: BTreeSet::new(),
             claims: ObjectSources::default(),
             unused_routes: UnusedRoutes::default(),
+            closed_places: FolderClosedPlaces::default(),
             reported: HashMap::new(),
             accused: HashMap::new(),
             doubled: BTreeSet::new(),
@@ -309,9 +314,7 @@ impl Folder {
         self.emptied.remove(name);
         let file = match content::read(&self.dir.join(&**name)) {
             // A writer that failed, or a full disk: nothing asks for its objects to go.
-            Ok(text) if text.trim().is_empty() => {
-                self.without(name, Trouble { why: problems::EMPTY.to_owned(), fix: "" })
-            }
+            Ok(text) if text.trim().is_empty() => self.without(name, problems::empty()),
             Ok(text) => self.parse(name, &text, stamp),
             // Gone since it was listed; its event comes.
             Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => {
@@ -322,8 +325,8 @@ impl Folder {
                     self.read_again = Some(later);
                 }
                 let mut file = self.without(name, problems::unreadable(&error));
-                file.unread_route =
-                    content::read_lossy(&self.dir.join(&**name), &error).or(file.unread_route);
+                let (route, places) = content::read_lossy(&self.dir.join(&**name), &error);
+                (file.unread_route, file.unread_places) = (route.or(file.unread_route), places);
                 file
             }
         };
@@ -433,6 +436,7 @@ impl Folder {
             touched.insert(reference.clone());
         }
         self.unused_routes.set_file(name, &self.shown(name), present.then_some(&after));
+        self.closed_places.set_file(name, present.then_some(&after));
         if present {
             self.files.insert(name.clone(), after);
         }
@@ -460,6 +464,7 @@ impl Folder {
             }
             touched.insert(reference);
         }
+        self.closed_places.add_changes(&mut changes);
         touched.extend(self.doubled.iter().cloned());
         for reference in touched {
             let problems = self.problems_of(&reference);

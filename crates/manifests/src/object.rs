@@ -8,6 +8,7 @@ mod accepted;
 mod addresses;
 mod announcing;
 mod backends;
+mod closed_places;
 mod cluster_scoped;
 mod endpoints;
 pub(crate) mod formats;
@@ -29,6 +30,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef};
 use self::kind_readers::{KIND_READERS, KindReader};
 pub use self::{
     accepted::{AcceptedObject, SOURCE_RANGES, read_accepted},
+    closed_places::{ClosedPlaces, closed_places},
     cluster_scoped::implied_namespace,
     known_fields::known_fields,
     likely_mistakes::UNTIL_CORRECTED,

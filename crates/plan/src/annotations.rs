@@ -46,6 +46,7 @@ pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use elsewhere::{protection_elsewhere, protection_of_label};
 pub use http::{BODY_SIZE, ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
 pub use meant::{AnnotationSuggestion, is_unknown, meant, name_of};
+pub use meant_places::option_of as place_option;
 pub use names::DNS_NAMES;
 use names::OF_EXTERNAL_DNS;
 pub(crate) use names::{DNS_TTL, has_hostname, hostnames};

@@ -148,6 +148,7 @@ pub(crate) struct FrontDoor {
 /// is told of them.
 pub(crate) fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
     let named = match &settings.routes {
+        _ if route.guessed => true,
         FrontDoorRoutes::All => true,
         FrontDoorRoutes::Of(gateway) => route.parents.contains(gateway),
         FrontDoorRoutes::Never => false,

@@ -135,7 +135,7 @@ pub(crate) fn meant_path(text: &str) -> Option<Name> {
 
 /// The place that a text probably means which is none: `http://shop.example/admin`, `shop.example /admin`, `shop.example:80/admin/*`.
 /// Nothing, if that is not known.
-pub(crate) fn meant_place(text: &str) -> Option<(Option<HostPattern>, Option<Name>)> {
+pub fn meant_place(text: &str) -> Option<(Option<HostPattern>, Option<Name>)> {
     let text = text.split_once("://").map_or(text, |(_, rest)| rest);
     let parts: Vec<&str> = text.split('/').map(str::trim).collect();
     let text = parts.join("/");

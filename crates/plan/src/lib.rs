@@ -58,7 +58,7 @@ pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;
 pub use front_door::{AttachedRouteView, FRONT_DOOR, FirstClaims, FrontDoorView, LostClaims, PathView};
 pub use guarded::{guarded_references, misplaced_protection};
-pub use http::{ascii_host, host as host_pattern, is_token};
+pub use http::{ascii_host, host as host_pattern, is_token, meant_place};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
 pub use sources::contains_every_address;

@@ -4,9 +4,11 @@ use std::{fs, io, path::Path};
 
 use nix::errno::Errno;
 use seaway_manifests::{
-    object::{UnusedRoute, unused_route_in_text},
+    object::{UnusedRoute, closed_places, unused_route_in_text},
     tree::Position,
 };
+
+use crate::document::UnreadPlaces;
 
 /// More than this is no manifest.
 const LARGEST: u64 = 64 << 20;
@@ -25,10 +27,13 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     })
 }
 
-/// The route that was to protect in a file of which letters are no UTF-8.
-pub(super) fn read_lossy(path: &Path, error: &io::Error) -> Option<UnusedRoute> {
-    let bytes = fs::read(path).ok().filter(|_| error.kind() == io::ErrorKind::InvalidData)?;
-    unused_route_in_text(&String::from_utf8_lossy(&bytes), Position { line: 1, column: 1 })
+/// What a file was to protect of which letters are no UTF-8: by a route, and where.
+pub(super) fn read_lossy(path: &Path, error: &io::Error) -> (Option<UnusedRoute>, Option<UnreadPlaces>) {
+    let bytes = fs::read(path).ok().filter(|_| error.kind() == io::ErrorKind::InvalidData);
+    let Some(bytes) = bytes else { return (None, None) };
+    let text = String::from_utf8_lossy(&bytes);
+    let places = closed_places(&text).map(|places| UnreadPlaces { line: 1, places });
+    (unused_route_in_text(&text, Position { line: 1, column: 1 }), places)
 }
 
 /// Whether an error lies outside of the file, so that no event tells when reading it would succeed again.

@@ -9,9 +9,12 @@ use seaway_manifests::{
 };
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, ProblemDetail, Reason};
 
-use super::{File, Folder, Trouble, line_of};
+use super::{
+    File, Folder, Trouble,
+    closed_places::{Followup, followup},
+    line_of,
+};
 
-pub(super) const EMPTY: &str = "is empty; to remove its objects, delete the file";
 /// How many names a message lists.
 const LISTED: usize = 5;
 
@@ -27,10 +30,17 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
         problem.fix = trouble.fix.into();
         if is_served {
             add(&mut problem.fix, "The last good state of the file is still served.");
+        } else {
+            // What is in it is not known, unless its letters alone are wrong.
+            let then = followup(file, file.unread_places.as_ref()).unwrap_or(Followup::Unknown);
+            problem.message.push_str(&then.message());
+            add(&mut problem.fix, then.fix());
         }
         problems.entry(whole.clone()).or_default().push(problem);
     }
     for placed in &file.documents {
+        // Said once, with the first that is wrong.
+        let mut then = followup(file, placed.document.closed.as_ref());
         for InvalidObject { reference, errors: faults } in &placed.document.broken {
             let object = reference.as_ref().unwrap_or(&whole);
             let told = problems.entry(object.clone()).or_default();
@@ -43,6 +53,10 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 problem.fix = hint(fault).unwrap_or_default();
                 if reference.is_none() && !file.kept.is_empty() {
                     add(&mut problem.fix, &kept(file));
+                }
+                if let Some(then) = then.take() {
+                    problem.message.push_str(&then.message());
+                    add(&mut problem.fix, then.fix());
                 }
                 told.push(problem);
             }
@@ -76,14 +90,23 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 true => "Correct it, or remove it.",
                 false => "Correct it, or remove it. Everything else in the file takes effect.",
             };
-            let problem = Problem::new(object.clone(), Reason::Ignored, message.clone())
+            let mut problem = Problem::new(object.clone(), Reason::Ignored, message.clone())
                 .fix(fix)
                 .at(field.as_str())
                 .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
+            if let Some(then) = then.take_if(|_| reference.is_none()) {
+                problem.message.push_str(&then.message());
+                add(&mut problem.fix, then.fix());
+            }
             problems.entry(object.clone()).or_default().push(problem);
         }
     }
     problems
+}
+
+/// A file that has nothing in it.
+pub(super) fn empty() -> Trouble {
+    Trouble { why: "is empty; to remove its objects, delete the file".to_owned(), fix: "" }
 }
 
 /// A file that is there, and cannot be read.
@@ -108,7 +131,7 @@ pub(super) fn subject(problem: &Problem) -> (ObjectRef, Name) {
 
 /// Another sentence.
 fn add(fix: &mut String, sentence: &str) {
-    if !fix.is_empty() {
+    if !fix.is_empty() && !sentence.is_empty() {
         fix.push(' ');
     }
     fix.push_str(sentence);
@@ -143,11 +166,15 @@ impl Folder {
             for placed in &file.documents {
                 for at in &placed.document.unnamed {
                     let line = placed.line.saturating_add(at.line);
-                    let message = "not a Kubernetes object: it has neither apiVersion nor kind";
-                    problems.push(problem(name, line, at.column, message).fix(
-                        "Add both fields, or move the document to a folder that Seaway does not \
-                                  read.",
-                    ));
+                    let then = followup(file, placed.document.closed.as_ref());
+                    let then = then.map(|it| it.message()).unwrap_or_default();
+                    let message =
+                        format!("not a Kubernetes object: it has neither apiVersion nor kind{then}");
+                    problems.push(
+                        problem(name, line, at.column, &message).fix(
+                            "Add both fields, or move the document to a folder that Seaway does not read.",
+                        ),
+                    );
                 }
             }
         }

@@ -3,6 +3,7 @@
 mod scene;
 
 mod changes;
+mod closed_places;
 mod mistakes;
 mod places;
 mod restarts;

@@ -73,7 +73,7 @@ fn route(root: &Field<'_>, judge: Validator) -> Option<Vec<Fact>> {
     }
     let meta = meta?;
     let parents = parents(&spec.child("parentRefs"), &meta.namespace);
-    Some(vec![Fact::HttpRoute(Arc::new(HttpRoute { meta, parents, hosts, rules }))])
+    Some(vec![Fact::HttpRoute(Arc::new(HttpRoute { meta, parents, hosts, rules, guessed: false }))])
 }
 
 /// Those that are Gateways, whichever listener they name. Others are of no concern here, and neither is what is wrong with them.

@@ -89,7 +89,7 @@ pub fn replaced_route(object: &Node) -> Option<(ObjectRef, ValidationError)> {
     Some((route, ValidationError { field: "kind".to_owned(), at: kind.at, message }))
 }
 
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 
 fn is_route(object: &Node) -> bool {
     let kind = word(object, "kind").unwrap_or_default();
@@ -175,21 +175,15 @@ fn of_host(host: &str, own: &str) -> Option<ServiceKey> {
 
 /// The same of a text that is no YAML: what stands in its lines is all that is known.
 pub fn unused_route_in_text(text: &str, at: Position) -> Option<UnusedRoute> {
-    let lines = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
-    let keys: BTreeSet<&str> = lines().flat_map(|line| pairs(line).map(|(key, _)| key)).collect();
-    let small = text.to_ascii_lowercase();
-    let is_route = keys.iter().any(|it| OF_ROUTES.contains(it)) || small.contains("httproute");
-    let is_ours = |key: &&&str| key.contains(['/', '.']) && is_protection(key);
-    let is_plain = |key: &&&str| {
-        let option = misplaced::option_of(key, true).filter(|option| *option != TLS);
-        option.is_some() && !OF_CORS.contains(key)
-    };
-    let protects = keys.iter().any(|it| is_ours(&it) || is_plain(&it));
-    if !is_route || !protects {
+    let keys = || lines_of(text).flat_map(|line| pairs(line).map(|(key, ..)| key));
+    let is_route =
+        keys().any(|it| OF_ROUTES.contains(&it)) || text.to_ascii_lowercase().contains("httproute");
+    if !is_route || !is_protecting_text(text) {
         return None;
     }
     let values = |key: &'static str| {
-        lines().flat_map(pairs).filter(move |it| it.0 == key && !it.1.is_empty()).map(|it| it.1)
+        let all = lines_of(text).flat_map(pairs).filter(move |it| it.0 == key && !it.1.is_empty());
+        all.map(|it| it.1)
     };
     let mut namespaces: BTreeSet<&str> = values("namespace").collect();
     if namespaces.is_empty() {
@@ -199,16 +193,33 @@ pub fn unused_route_in_text(text: &str, at: Position) -> Option<UnusedRoute> {
     Some(UnusedRoute { at, services: values("name").flat_map(of).collect() })
 }
 
-/// Keys and plain values in a line, in whichever style of YAML.
-fn pairs(line: &str) -> impl Iterator<Item = (&str, &str)> {
+/// Whether a line has a key of something that protects.
+pub(super) fn is_protecting_text(text: &str) -> bool {
+    let keys: BTreeSet<&str> = lines_of(text).flat_map(|line| pairs(line).map(|(key, ..)| key)).collect();
+    let is_ours = |key: &&str| key.contains(['/', '.']) && is_protection(key);
+    let is_plain = |key: &&str| {
+        let option = misplaced::option_of(key, true).filter(|option| *option != TLS);
+        option.is_some() && !OF_CORS.contains(key)
+    };
+    keys.iter().any(|it| is_ours(it) || is_plain(it) || *it == "middlewares")
+}
+
+/// Without comments.
+pub(super) fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'))
+}
+
+/// Keys and plain values in a line, in whichever style of YAML, and what follows each key.
+pub(super) fn pairs(line: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     let is_of_key = |it: char| it.is_ascii_alphanumeric() || "./_-".contains(it);
     line.match_indices(':').filter_map(move |(at, _)| {
         let (before, after) = line.split_at_checked(at)?;
         let key = before.trim_end().trim_end_matches(['"', '\'']);
         let key = key.rsplit(|it: char| !is_of_key(it)).next()?;
-        let value = after.get(1..)?.trim_start().trim_start_matches(['"', '\'']);
+        let rest = after.get(1..)?;
+        let value = rest.trim_start().trim_start_matches(['"', '\'']);
         let value = value.split(|it: char| !(it.is_ascii_alphanumeric() || it == '-' || it == '.')).next()?;
-        Some((key, value))
+        Some((key, value, rest))
     })
 }
 

@@ -19,6 +19,10 @@ pub struct HttpRoute {
     /// Any of these; empty means every host.
     pub hosts: Vec<HostPattern>,
     pub rules: Vec<RouteRule>,
+    /// No object is that: its rules close what was probably meant to be protected, in a text that cannot be read. They take no place from
+    /// what is understood.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guessed: bool,
 }
 
 /// A Gateway, by its name.

@@ -130,7 +130,7 @@ impl MeantPlaces {
 }
 
 /// [`HOST`] or [`PATH`], if that is what a name says, or is misspelt for.
-fn option_of(key: &str) -> Option<&'static str> {
+pub fn option_of(key: &str) -> Option<&'static str> {
     let known = rows().find(|row| row.names.contains(&key)).map(|row| row.name());
     let misspelt = || meant(&name_in(key)?).ours;
     known.or_else(misspelt).filter(|it| [HOST, PATH].contains(it))

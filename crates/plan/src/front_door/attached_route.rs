@@ -43,6 +43,8 @@ pub(super) struct AttachedRoute {
     sent_on: HttpsRedirects,
     /// What protects it cannot be followed: its rules answer 503, and for them alone no listener is opened.
     pub(super) is_closed: bool,
+    /// No object is that, but a text that cannot be read: nothing is reported of it here.
+    pub(super) is_unread: bool,
     /// Where it is; `None` is the main one.
     pub(super) entrances: Vec<Option<Name>>,
     /// It names an entrance that is not there, and may mean each of these: what it protects is closed there.
@@ -125,6 +127,7 @@ impl AttachedRoute {
             guessed: Vec::new(),
             sent_on: HttpsRedirects::default(),
             is_closed: false,
+            is_unread: false,
             entrances: vec![None],
             closed_at: Vec::new(),
             claims: BTreeMap::new(),
@@ -258,6 +261,31 @@ pub(super) fn sent_on(rule: &Rule, action: Action) -> Arc<Rule> {
 /// Of a rule that may not be followed, and keeps its places: requests there are for it, and for no other.
 pub(super) fn unavailable() -> Action {
     Action::Respond { code: 503, body: Name::default() }
+}
+
+/// A rule for all clients, without anything else.
+pub(super) fn plain_rule(
+    owner: &Owner,
+    hosts: Vec<HostPattern>,
+    matches: Vec<Match>,
+    action: Action,
+) -> Rule {
+    Rule {
+        owner: owner.clone(),
+        hosts,
+        matches,
+        sources: Vec::new(),
+        denied: Vec::new(),
+        rates: Vec::new(),
+        auth: Vec::new(),
+        asks: Vec::new(),
+        tls: None,
+        filters: Vec::new(),
+        action,
+        timeout: None,
+        attempt_timeout: None,
+        retries: None,
+    }
 }
 
 /// Unique at the front door, where many Services meet.

@@ -35,7 +35,7 @@ pub struct LostClaims {
 impl FrontDoor {
     /// Everybody who is told something.
     pub(crate) fn owners(&self) -> BTreeSet<Owner> {
-        let guests = self.guests.values().map(|guest| &guest.owner);
+        let guests = self.guests.values().filter(|guest| !guest.is_unread).map(|guest| &guest.owner);
         guests.chain(self.served.values().map(|it| &it.owner)).cloned().collect()
     }
 
@@ -47,7 +47,7 @@ impl FrontDoor {
     pub(crate) fn status_of(&self, owner: &Owner) -> Option<AttachedRouteStatus> {
         let object = owner.object();
         let seated = self.ranks.get(&object).and_then(|rank| Some((rank, self.guests.get(rank)?)));
-        let seated = seated.filter(|(_, guest)| guest.owner == *owner);
+        let seated = seated.filter(|(_, guest)| guest.owner == *owner && !guest.is_unread);
         let served = self.served.get(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
         let served = served.filter(|it| it.owner == *owner);
         if seated.is_none() && served.is_none() {

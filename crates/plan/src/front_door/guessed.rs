@@ -5,13 +5,26 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use seaway_model::{Name, load_balancer::Rule};
+use seaway_model::{Name, fact::HttpRoute, load_balancer::Rule};
 
 use super::{
     FrontDoor,
-    attached_route::{AttachedRoute, RoutePrecedence},
+    attached_route::{AttachedRoute, RoutePrecedence, plain_rule, unavailable},
     claims::RouteClaim,
 };
+use crate::index::PlanContext;
+
+/// What a text was probably meant to protect that cannot be read. Which entrance it names is not known: it is closed at each.
+pub(super) fn guest(route: &HttpRoute, given: PlanContext<'_>) -> AttachedRoute {
+    let mut guest = AttachedRoute::new(route.object(), &route.meta.uid);
+    (guest.is_closed, guest.is_unread) = (true, true);
+    guest.closed_at = given.config.front_door.entrances.keys().cloned().map(Some).collect();
+    for written in &route.rules {
+        let (hosts, matches) = (route.hosts.clone(), written.matches.clone());
+        guest.guess(&plain_rule(&guest.owner.clone(), hosts, matches, unavailable()));
+    }
+    guest
+}
 
 impl AttachedRoute {
     /// Adds a rule that closes guessed places, in parts: one for each host name and match, as any of them may be another's.

@@ -13,6 +13,7 @@ use super::{
     attached_status::ignored_redirect_off,
     client_certificates::{self, CannotAsk},
     entrances::{settings, settings_of},
+    guessed,
     listeners::requires_client_certificates,
     namespace_quotas::expressions,
     patterns::{PatternCache, PatternError},
@@ -48,6 +49,9 @@ impl PatternLimits {
 }
 
 pub(super) fn guest(route: &HttpRoute, given: PlanContext<'_>, known: &mut PatternCache) -> AttachedRoute {
+    if route.guessed {
+        return guessed::guest(route, given);
+    }
     let mut guest = AttachedRoute::new(route.object(), &route.meta.uid);
     let mut wishes = ServiceOptions::of(&given.config.defaults);
     guest.problems = wishes.read_route(route);

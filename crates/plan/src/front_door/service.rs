@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::{
-    attached_route::{AttachedRoute, unavailable},
+    attached_route::{AttachedRoute, plain_rule, unavailable},
     attached_status::ignored_redirect_off,
     client_certificates::{self, cannot_ask},
     entrances::settings_of,
@@ -474,20 +474,7 @@ fn paths(key: &ServiceKey, port: u16, is_first: bool) -> Vec<Name> {
 
 fn rule(owner: &Owner, place: &PortExposure, action: Action) -> Rule {
     let prefix = |path: &Name| Match { path: Some(PathMatch::Prefix(path.clone())), ..Match::default() };
-    Rule {
-        owner: owner.clone(),
-        hosts: place.hosts.clone(),
-        matches: place.paths.iter().map(prefix).collect(),
-        sources: Vec::new(),
-        denied: Vec::new(),
-        rates: Vec::new(),
-        auth: Vec::new(),
-        asks: Vec::new(),
-        tls: None,
-        filters: if place.strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
-        action,
-        timeout: None,
-        attempt_timeout: None,
-        retries: None,
-    }
+    let matches = place.paths.iter().map(prefix).collect();
+    let filters = if place.strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() };
+    Rule { filters, ..plain_rule(owner, place.hosts.clone(), matches, action) }
 }

@@ -27,4 +27,5 @@ mod routes;
 mod scene;
 mod services;
 mod tls;
+mod unread;
 mod upkeep;

@@ -63,7 +63,10 @@ impl FrontDoor {
     pub(crate) fn entrances(&self) -> Vec<AttachedRouteView> {
         let guessed = self.guessed_places();
         let entrance = |(rank, guest): (&RoutePrecedence, &AttachedRoute)| {
-            let told = self.status_of(&guest.owner)?;
+            let told = self.status_of(&guest.owner);
+            if told.is_none() && !guest.is_unread {
+                return None;
+            }
             let lost = self.lost(rank, guest);
             let refused = guest.claims.keys().filter(|claim| !self.may(rank, claim));
             let refused: BTreeSet<String> = refused.map(ToString::to_string).collect();
@@ -88,7 +91,12 @@ impl FrontDoor {
             let leads = guest.rules.iter().flat_map(|rule| self.leads(rule, &guest.entrances)).chain(by_tls);
             let its = guessed.get(rank).into_iter().flatten().cloned();
             let leads = leads.filter(|lead| kept(&lead.at)).chain(its).collect();
-            Some(AttachedRouteView { object: guest.owner.object(), leads, lost, problems: told.problems })
+            Some(AttachedRouteView {
+                object: guest.owner.object(),
+                leads,
+                lost,
+                problems: told.map(|it| it.problems).unwrap_or_default(),
+            })
         };
         self.guests.iter().filter_map(entrance).collect()
     }

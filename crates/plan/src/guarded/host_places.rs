@@ -125,7 +125,7 @@ impl HostPlaces {
         };
         let groups = route.rules.iter().map(group).filter(|it| !it.paths.is_empty()).collect();
         let entrances = entrances_of(&wishes, written.contains_key(ENTRANCE), door);
-        let protects = wishes.restricts_clients() || wishes.protection().is_some();
+        let protects = route.guessed || wishes.restricts_clients() || wishes.protection().is_some();
         HostPlaces { groups, protects, protects_paths: false, entrances }.or_nothing()
     }
 

@@ -122,7 +122,7 @@ pub(super) fn route(name: &str, rules: Vec<seaway_model::fact::RouteRule>) -> Ht
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     };
-    HttpRoute { meta, parents: Vec::new(), hosts: Vec::new(), rules }
+    HttpRoute { meta, parents: Vec::new(), hosts: Vec::new(), rules, guessed: false }
 }
 
 pub(super) fn put_route(route: &HttpRoute) -> Change {
