@@ -161,8 +161,7 @@ impl FrontDoor {
     pub(crate) fn refresh_service(&mut self, key: &ServiceKey, given: PlanContext<'_>) -> FrontDoorChange {
         let mut effects = FrontDoorChange::default();
         let service = given.index.service(key);
-        let seated =
-            service.and_then(|it| Some((RoutePrecedence::of_service(it), service::guest(it, given)?)));
+        let seated = service.and_then(|it| service::seated(it, given));
         let mut touched = self.seat(&key.object(), seated, &mut effects);
         let routes: Vec<RoutePrecedence> = self
             .uses
@@ -268,8 +267,7 @@ impl FrontDoor {
             return self.seat_route(&object, given, effects);
         }
         let service = given.index.service(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
-        let seated =
-            service.and_then(|it| Some((RoutePrecedence::of_service(it), service::guest(it, given)?)));
+        let seated = service.and_then(|it| service::seated(it, given));
         self.seat(&object, seated, effects)
     }
 
@@ -280,8 +278,10 @@ impl FrontDoor {
         effects: &mut FrontDoorChange,
     ) -> BTreeSet<ServiceKey> {
         let route = given.index.route(object).filter(|it| is_here(it, &given.config.front_door));
-        let seated =
-            route.map(|it| (RoutePrecedence::of_route(it), route::guest(it, given, &mut self.patterns)));
+        let seated = route.map(|it| {
+            let guest = route::guest(it, given, &mut self.patterns);
+            (RoutePrecedence::of_route(it, &guest), guest)
+        });
         self.seat(object, seated, effects)
     }
 

@@ -18,11 +18,14 @@ use crate::{
 };
 
 /// Where a guest stands among all: the older first, then by name; what a route says before what a Service of that
-/// name has by itself.
+/// name has by itself. Of those without an age, as in a folder, one that restricts access comes before one that does not: no name
+/// opens what another protects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RoutePrecedence {
     /// Absent is oldest.
     created: Option<Time>,
+    /// It has no age, and does not restrict access.
+    is_open: bool,
     namespace: Name,
     name: Name,
     kind: AttachedKind,
@@ -43,6 +46,8 @@ pub(super) struct AttachedRoute {
     sent_on: HttpsRedirects,
     /// What protects it cannot be followed: its rules answer 503, and for them alone no listener is opened.
     pub(super) is_closed: bool,
+    /// It was to protect what its rules refuse now.
+    pub(super) is_refusing: bool,
     /// No object is that, but a text that cannot be read: nothing is reported of it here.
     pub(super) is_unread: bool,
     /// Where it is; `None` is the main one.
@@ -81,17 +86,18 @@ impl PartialEq for HttpsRedirects {
 }
 
 impl RoutePrecedence {
-    pub(super) fn of_service(service: &Service) -> RoutePrecedence {
-        RoutePrecedence::new(&service.meta, AttachedKind::Service)
+    pub(super) fn of_service(service: &Service, guest: &AttachedRoute) -> RoutePrecedence {
+        RoutePrecedence::new(&service.meta, AttachedKind::Service, guest)
     }
 
-    pub(super) fn of_route(route: &HttpRoute) -> RoutePrecedence {
-        RoutePrecedence::new(&route.meta, AttachedKind::Route)
+    pub(super) fn of_route(route: &HttpRoute, guest: &AttachedRoute) -> RoutePrecedence {
+        RoutePrecedence::new(&route.meta, AttachedKind::Route, guest)
     }
 
-    fn new(meta: &Meta, kind: AttachedKind) -> RoutePrecedence {
+    fn new(meta: &Meta, kind: AttachedKind, guest: &AttachedRoute) -> RoutePrecedence {
         RoutePrecedence {
             created: meta.created,
+            is_open: meta.created.is_none() && !guest.restricts(),
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             kind,
@@ -104,6 +110,10 @@ impl RoutePrecedence {
 
     pub(super) fn namespace(&self) -> &Name {
         &self.namespace
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     pub(super) fn created(&self) -> Option<Time> {
@@ -127,6 +137,7 @@ impl AttachedRoute {
             guessed: Vec::new(),
             sent_on: HttpsRedirects::default(),
             is_closed: false,
+            is_refusing: false,
             is_unread: false,
             entrances: vec![None],
             closed_at: Vec::new(),
@@ -173,6 +184,11 @@ impl AttachedRoute {
     /// Of the connections of its clients.
     pub(super) fn asks_of_tls(&self) -> bool {
         self.rules.iter().any(|rule| rule.tls.is_some())
+    }
+
+    /// It lets fewer clients in, or was to.
+    pub(super) fn restricts(&self) -> bool {
+        self.is_closed || self.is_refusing || self.rules.iter().any(|rule| rule.is_restricted())
     }
 
     /// A rule of it serves nobody without a certificate.

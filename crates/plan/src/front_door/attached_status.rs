@@ -28,8 +28,12 @@ pub struct LostClaims {
     pub claims: Vec<String>,
     pub field: Name,
     pub to: ObjectRef,
-    /// Or only of a name that comes first.
+    /// Or only of a name that comes first, or of an object that restricts access.
     pub older: bool,
+    /// It restricts access, and the one that lost does not.
+    pub restricts: bool,
+    /// The other way round: what was to be protected is open there.
+    pub opens: bool,
 }
 
 impl FrontDoor {
@@ -125,6 +129,8 @@ impl FrontDoor {
                     field: field.clone(),
                     to,
                     older: holder.created() != rank.created(),
+                    restricts: rank.is_open() && !holder.is_open(),
+                    opens: guest.restricts() && self.guests.get(holder).is_some_and(|it| !it.restricts()),
                 }),
             }
         }
@@ -199,9 +205,14 @@ impl LostClaims {
     fn problem(&self, loser: &Owner, is_in_cluster: bool) -> Problem {
         let object = loser.object();
         let to = self.to.named_for(&object, is_in_cluster);
-        let why = if self.older { "which is older" } else { "whose name comes first" };
+        let why = match (self.older, self.restricts) {
+            (true, _) => "which is older",
+            (false, true) => "which restricts access",
+            (false, false) => "whose name comes first",
+        };
         let leads = if self.claims.len() == 1 { "leads" } else { "lead" };
-        let message = format!("{} {leads} to {to} already, {why}", self.claims.join(", "));
+        let open = if self.opens { format!("; {to} is open to all clients there") } else { String::new() };
+        let message = format!("{} {leads} to {to} already, {why}{open}", self.claims.join(", "));
         let problem = Problem::new(object.clone(), Reason::RouteConflict, message).at(self.field.clone());
         let own = "a path or a host name of its own: seaway.dev/path, seaway.dev/host";
         let path = format!("/{}/{}", object.namespace, object.name);

@@ -60,6 +60,7 @@ pub(super) fn guest(route: &HttpRoute, given: PlanContext<'_>, known: &mut Patte
     let limits = PatternLimits::of(route, given);
     // Users are those of a Service.
     let protection = wishes.protection().or(wishes.http.asks_who_it_is().then_some(Protection::Users));
+    guest.is_refusing = protection.is_some();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     guest.problems.extend(of_services(route, &wishes));
     let own = AccessRules {

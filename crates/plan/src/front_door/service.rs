@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::{
-    attached_route::{AttachedRoute, plain_rule, unavailable},
+    attached_route::{AttachedRoute, RoutePrecedence, plain_rule, unavailable},
     attached_status::ignored_redirect_off,
     client_certificates::{self, cannot_ask},
     entrances::settings_of,
@@ -29,8 +29,17 @@ use crate::{
 /// The field that makes the paths of a Service's name.
 pub(super) const NAME: &str = "metadata.name";
 
+/// The Service as a guest, and where it stands; nothing, if it is none.
+pub(super) fn seated(
+    service: &Arc<Service>,
+    given: PlanContext<'_>,
+) -> Option<(RoutePrecedence, AttachedRoute)> {
+    let guest = guest(service, given)?;
+    Some((RoutePrecedence::of_service(service, &guest), guest))
+}
+
 /// The Service as a guest; nothing, if it is none.
-pub(super) fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<AttachedRoute> {
+fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<AttachedRoute> {
     let config = given.config;
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = ServiceOptions::of(&config.defaults);

@@ -104,3 +104,72 @@ fn a_host_name_is_claimed_once_in_whatever_case_it_is_written() {
     assert!(found.contains(&"shop.example/ -> default/a:80".to_owned()), "{found:?}");
     assert!(found.contains(&"b.example/ -> default/b:80".to_owned()), "{found:?}");
 }
+
+const RANGES: (&str, &str) = ("seaway.dev/source-ranges", "10.0.0.0/8");
+
+/// A Service or an HTTPRoute, at one place.
+fn at_admin(kind: &str, name: &str, is_protected: bool, age: Option<u64>) -> seaway_model::Change {
+    let ranges: &[(&str, &str)] = if is_protected { &[RANGES] } else { &[] };
+    let age = age.map(Time);
+    if kind == "HTTPRoute" {
+        let mut route = super::owners::route(&format!("default/{name}"), 1, Some("shop.example"), "/admin");
+        route.meta.created = age;
+        let said = ranges.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        route.meta.annotations.extend(said);
+        return put_route(&route);
+    }
+    let place = [("seaway.dev/host", "shop.example/admin")];
+    let mut it = saying(saying(service(name, &[80]), &place), ranges);
+    it.meta.created = age;
+    put(&it)
+}
+
+#[test]
+fn without_an_age_what_restricts_access_comes_before_what_does_not_and_then_the_name() {
+    for winner in ["Service", "HTTPRoute"] {
+        for loser in ["Service", "HTTPRoute"] {
+            let (right, open) = (at_admin(winner, "zzz", true, None), at_admin(loser, "aaa", false, None));
+            for both in [[right.clone(), open.clone()], [open, right]] {
+                let world = world(Config::default(), both);
+                let told = conflicts(&world);
+                assert_eq!(told.len(), 1, "{told:?}");
+                let start = format!("{loser} default/aaa: ");
+                let end = format!(
+                    "shop.example/admin leads to {winner} default/zzz already, which restricts access"
+                );
+                assert!(told[0].starts_with(&start) && told[0].ends_with(&end), "{told:?}");
+                assert_eq!(listener(&world).rules[0].owner.to_string(), format!("{winner} default/zzz"));
+            }
+        }
+    }
+    // The path of a name.
+    let (right, open) = (saying(service("zz/web", &[80]), &[RANGES]), service("aa/web", &[80]));
+    let mut world = world(Config::default(), [put(&open), put(&right)]);
+    assert!(entrances(&world).contains(&"/web -> zz/web:80".to_owned()));
+    // It is planned as after a restart.
+    world.apply(put(&service("zz/web", &[80])));
+    assert!(entrances(&world).contains(&"/web -> aa/web:80".to_owned()));
+    world.apply(put(&right));
+    assert!(entrances(&world).contains(&"/web -> zz/web:80".to_owned()));
+}
+
+#[test]
+fn with_an_age_the_older_one_has_it_and_its_openness_is_named() {
+    let young = at_admin("Service", "shop-admin", true, Some(9));
+    let old = at_admin("Service", "aaa", false, Some(5));
+    let told = conflicts(&world(Config::default(), [young, old]));
+    let end = "Service default/aaa already, which is older; Service default/aaa is open to all clients there";
+    assert!(told.len() == 1 && told[0].ends_with(end), "{told:?}");
+    let both = [at_admin("Service", "b", true, Some(9)), at_admin("Service", "a", true, Some(5))];
+    let told = conflicts(&world(Config::default(), both));
+    assert!(told.len() == 1 && told[0].ends_with("which is older"), "{told:?}");
+}
+
+#[test]
+fn a_route_to_a_protected_service_is_no_weaker_than_the_service() {
+    let shop = saying(service("shop", &[80]), &[RANGES]);
+    let mut route = routes::route_to("shop", 80);
+    route.rules[0].matches[0].path = Some(seaway_model::load_balancer::PathMatch::Prefix("/shop".into()));
+    let world = world(Config::default(), [put(&shop), put_route(&route)]);
+    assert!(conflicts(&world).is_empty(), "{:?}", conflicts(&world));
+}
