@@ -24,7 +24,7 @@ fn a_text_that_protects_says_its_places_in_whatever_style_it_is_written() {
             "shop.example/admin",
         ),
         (
-            format!("{{\"annotations\": {{\"seaway.dev/host\": \"shop.example/admin\", \"seaway.dev/basic-auth\": \"u\"}},"),
+            r#"{"annotations": {"seaway.dev/host": "shop.example/admin", "seaway.dev/basic-auth": "u"},"#.to_owned(),
             "shop.example/admin",
         ),
         (route("hostnames: [shop.example, '*.b.example']\n  path: {value: /admin}"), "shop.example/admin, *.b.example/admin"),
