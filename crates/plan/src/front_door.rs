@@ -21,6 +21,7 @@ mod host_tls;
 mod listeners;
 mod namespace_quotas;
 mod not_attached;
+mod open_elsewhere;
 mod orders;
 mod owners;
 mod paths;
@@ -107,6 +108,8 @@ pub(crate) struct FrontDoor {
     passing: BTreeSet<RoutePrecedence>,
     /// Those whose rules ask something of TLS with their clients.
     asking: BTreeSet<RoutePrecedence>,
+    /// Those who are at other entrances than the main one.
+    elsewhere: BTreeSet<RoutePrecedence>,
     asked_by_host: OnceLock<BTreeMap<Option<Name>, RequestedTlsByHost>>,
     last_tls: Mutex<BTreeMap<Option<Name>, Arc<TlsByName>>>,
     claims: Claims,
@@ -312,8 +315,9 @@ impl FrontDoor {
         shares.extend(weight.into_iter().flat_map(|(rank, weight)| self.shares.set(rank, Some(weight))));
         if let Some((guest, rank)) = &left {
             self.ranks.remove(object);
-            self.passing.remove(rank);
-            self.asking.remove(rank);
+            for group in [&mut self.passing, &mut self.asking, &mut self.elsewhere] {
+                group.remove(rank);
+            }
             stirred.extend(self.claims.remove(rank, &guest.claims));
             for key in guest.backends.keys() {
                 if let Some(users) = self.uses.get_mut(key) {
@@ -354,12 +358,11 @@ impl FrontDoor {
             if let Some((before, _)) = &left {
                 guest.reuse_rules_of(before);
             }
-            if guest.through.is_some() {
-                self.passing.insert(rank.clone());
-            }
-            if guest.asks_of_tls() {
-                self.asking.insert(rank.clone());
-            }
+            let (passes, asks, elsewhere) =
+                (guest.through.is_some(), guest.asks_of_tls(), guest.is_elsewhere());
+            self.passing.extend(passes.then(|| rank.clone()));
+            self.asking.extend(asks.then(|| rank.clone()));
+            self.elsewhere.extend(elsewhere.then(|| rank.clone()));
             stirred.extend(self.claims.add(&rank, &guest.claims));
             for (key, ports) in &guest.backends {
                 self.uses.entry(key.clone()).or_default().insert(rank.clone(), ports.clone());
@@ -401,6 +404,9 @@ impl FrontDoor {
             self.forget_certificates();
         }
         if !same_rules {
+            // What is open at the main one may be another place now.
+            let owners = self.elsewhere.iter().filter_map(|it| Some(self.guests.get(it)?.owner.clone()));
+            effects.told.extend(owners);
             effects.shape = true;
             match self.host_owners.are_enforced() {
                 // Names that are passed on are not shown by wildcards of others.

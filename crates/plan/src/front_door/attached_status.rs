@@ -66,6 +66,7 @@ impl FrontDoor {
             problems.extend(self.refused(rank, guest));
             problems.extend(self.shares.problem(rank, guest));
             problems.extend(self.disputed(guest));
+            problems.extend(self.open_elsewhere(rank, guest));
         }
         let members = seated.map_or_else(
             || served.map_or(0, PlannedBackends::members),

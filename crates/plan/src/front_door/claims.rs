@@ -10,7 +10,7 @@ use seaway_model::{
     load_balancer::{HostPattern, Match, PathMatch, TextMatch},
 };
 
-use super::attached_route::RoutePrecedence;
+use super::{attached_route::RoutePrecedence, paths::path_of};
 
 /// What a request would have to be. Two claims that are equal are for the same requests, and only one can have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,35 @@ impl RouteClaim {
 
     pub(super) fn at(self, entrance: Option<&Name>) -> RouteClaim {
         RouteClaim { entrance: entrance.cloned(), ..self }
+    }
+
+    /// The same place at the main entrance, and those above it, in the order in which requests are given to them.
+    pub(super) fn above(&self) -> impl Iterator<Item = RouteClaim> {
+        let path = path_of(&self.asked);
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let mut paths: Vec<&str> = ends.filter_map(|at| path.get(..at)).collect();
+        paths.reverse();
+        paths.dedup();
+        let (name, mut hosts) = match &self.host {
+            Some(HostPattern::Exact(name) | HostPattern::Under(name)) => {
+                (name.as_str(), vec![self.host.clone()])
+            }
+            None => ("", Vec::new()),
+        };
+        let above = name.match_indices('.').filter_map(|(at, _)| name.get(at.saturating_add(1)..));
+        hosts.extend(above.map(|it| Some(HostPattern::Under(it.into()))));
+        hosts.push(None);
+        let asked = |path: &str| Match { path: Some(PathMatch::Prefix(path.into())), ..Match::default() };
+        let all: Vec<RouteClaim> = hosts
+            .iter()
+            .flat_map(|host| paths.iter().map(move |path| RouteClaim::new(host.as_ref(), &asked(path))))
+            .collect();
+        all.into_iter()
+    }
+
+    /// Without the entrance.
+    pub(super) fn place(&self) -> RouteClaim {
+        self.clone().at(None)
     }
 
     pub(super) fn host(&self) -> Option<&HostPattern> {

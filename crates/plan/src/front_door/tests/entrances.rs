@@ -268,3 +268,46 @@ fn who_is_redirected_at_another_entrance_is_not_told_that_the_main_one_has_no_ce
     let world = world(config(), services.chain([told(&tls_secret("own", &["a.example"]))]));
     assert_eq!(problems(&world), [""; 0]);
 }
+
+#[test]
+fn what_is_at_an_entrance_alone_is_named_where_a_broader_place_opens_it_at_the_main_one() {
+    let open = |world: &World| {
+        let all = problems(world).into_iter().filter(|it| it.contains("an entrance keeps no client away"));
+        all.collect::<Vec<_>>()
+    };
+    let admin = |place: &'static str| saying(service("admin", &[80]), &[host(place), INTERNAL]);
+    let shop = |say: &[(&str, &str)]| saying(service("shop", &[80]), say);
+    let ranges = ("seaway.dev/source-ranges", "10.0.0.0/8");
+    for (place, say, expected) in [
+        ("shop.example/admin", vec![host("shop.example")], Some("shop.example/")),
+        ("shop.example/admin/x", vec![host("shop.example/admin")], Some("shop.example/admin")),
+        ("adm.shop.example", vec![host("*.shop.example")], Some("*.shop.example/")),
+        ("adm.example", vec![("seaway.dev/path", "/")], Some("/")),
+        ("shop.example/admin", vec![host("shop.example/administrator")], None),
+        ("shop.example/admin", vec![host("shop.example/admin")], None),
+        ("shop.example/admin", vec![host("shop.example"), ranges], None),
+        ("shop.example/admin", vec![host("shop.example"), INTERNAL], None),
+    ] {
+        for both in [[admin(place), shop(&say)], [shop(&say), admin(place)]] {
+            let mut world = planned(&both);
+            let said = open(&world);
+            assert_eq!(said.len(), usize::from(expected.is_some()), "{place} {say:?}: {said:?}");
+            if let Some(by) = expected {
+                let end = format!("Service default/shop serves {place}");
+                assert!(said[0].starts_with("Service default/admin: ") && said[0].contains(&end), "{said:?}");
+                assert!(said[0].ends_with(&format!("at the main entrance, by {by}")), "{said:?}");
+                // Its status follows what changes at the main one.
+                let dirt = world.apply(gone(&shop(&say)));
+                let status = seaway_model::Unit::Status(seaway_testkit::facts::owner(&admin(place)));
+                assert!(dirt.contains(&seaway_model::WorkItem::Unit(status)), "{dirt:?}");
+                assert_eq!(open(&world), [""; 0]);
+            }
+        }
+    }
+    // The Service of another tenant is not named.
+    let mut config = config();
+    config.pools.cluster = true;
+    let other = saying(service("other/shop", &[80]), &[host("shop.example")]);
+    let both = world(config, [put(&admin("shop.example/admin")), put(&other)]);
+    assert_eq!(open(&both), [""; 0]);
+}
