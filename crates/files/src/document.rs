@@ -9,6 +9,7 @@ use std::{
 
 use seaway_manifests::{
     decode::ValidationError,
+    merge_conflict,
     object::{self, ClosedPlaces, InvalidObject, Object, UnusedRoute},
     other_language,
     tree::{self, Node, Position, SyntaxError},
@@ -132,6 +133,7 @@ impl Document {
         let roots = match tree::parse(text) {
             Ok(roots) => roots,
             Err(SyntaxError { at, message }) => {
+                let (at, message) = merge_conflict(text).unwrap_or((at, message));
                 return broken(at, other_language(text).unwrap_or(message));
             }
         };

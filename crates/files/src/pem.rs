@@ -67,9 +67,18 @@ impl PemFiles {
         let mut values = std::collections::BTreeMap::new();
         for (key, path) in &self.parts {
             let text = bounded(path).and_then(|bytes| {
-                String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+                String::from_utf8(bytes).map_err(|not| {
+                    let why = binary_form(not.as_bytes()).unwrap_or("not UTF-8");
+                    io::Error::new(io::ErrorKind::InvalidData, why)
+                })
             });
-            let text = text.map_err(|error| self.unreadable(path, &error, was_read))?;
+            let text = text.map_err(|error| {
+                let mut problem = self.unreadable(path, &error, was_read);
+                if let Some(convert) = conversion(key, path, &error.to_string()) {
+                    problem.fix = problem.fix.replacen("Make the file readable.", &convert, 1);
+                }
+                problem
+            })?;
             values.insert(Name::from(*key), text.into());
         }
         let staple = match self.staple.as_deref().map(bounded) {
@@ -108,6 +117,32 @@ impl PemFiles {
             Err(problem) => (None, vec![problem]),
         };
         fact.into_iter().chain([Change::Reported(self.object(), problems)]).collect()
+    }
+}
+
+const DER: &str = "it is DER, and PEM is needed";
+const PKCS12: &str = "it is PKCS #12, and PEM is needed";
+
+/// What a file of a certificate or a key is that is no text: by the first bytes of its SEQUENCE. PKCS #12 begins with version 3.
+fn binary_form(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x30, 0x82, _, _, 2, 1, 3, ..] => Some(PKCS12),
+        [0x30, 0x81..=0x84, ..] => Some(DER),
+        _ => None,
+    }
+}
+
+/// The command that makes PEM of it.
+fn conversion(key: &str, path: &Path, why: &str) -> Option<String> {
+    let (file, kind) = (path.display(), if key == "tls.key" { "pkey" } else { "x509" });
+    match why {
+        DER => Some(format!(
+            "Convert it, and name the new file: openssl {kind} -inform der -in {file} -out {file}.pem."
+        )),
+        PKCS12 => Some(format!(
+            "Convert it, and name the new file: (umask 077; openssl pkcs12 -in {file} -nodes -out {file}.pem)."
+        )),
+        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ pub fn hint(fault: &ValidationError) -> Option<String> {
     let known = if field.is_empty() { syntax(message) } else { None };
     known
         .map(str::to_owned)
-        .or_else(|| quotes(message))
+        .or_else(|| quotes(field, message))
         .or_else(|| punycode(field, message))
         .or_else(|| of_field(field, message).map(str::to_owned))
 }
@@ -24,6 +24,9 @@ fn syntax(message: &str) -> Option<&'static str> {
             "If a second object begins here, write a line with --- before it."
         }
         _ if has("already set in map") => "Remove one of the two.",
+        _ if has("the marker of a merge conflict") => {
+            "Keep one of the two sides, and remove the lines with <<<<<<<, ======= and >>>>>>>."
+        }
         _ if has("tabs disallowed") => "Indent with spaces: YAML allows no tabs.",
         _ if has("a key has to be plain text") => {
             "Quote values that begin with { or [. Templates of Helm have to be rendered before: helm template."
@@ -43,9 +46,12 @@ fn syntax(message: &str) -> Option<&'static str> {
 }
 
 /// A number or a boolean where a text is needed: as it is to be written.
-fn quotes(message: &str) -> Option<String> {
+fn quotes(field: &str, message: &str) -> Option<String> {
     let before = message.strip_suffix(": must be a string, in quotes")?;
     let value = before.strip_prefix("Invalid value: ")?;
+    if field == "metadata.annotations[seaway.dev/health-check]" && value == "false" {
+        return Some("To turn health checks off, write none.".to_owned());
+    }
     Some(format!("Write it in quotes: \"{value}\"."))
 }
 

@@ -19,5 +19,5 @@ mod other_languages;
 
 pub use hints::hint;
 pub use object::{FINALIZER, MANAGER, OWN_FINALIZER};
-pub use other_languages::other_language;
+pub use other_languages::{merge_conflict, other_language};
 pub use seaway_tree as tree;

@@ -217,6 +217,13 @@ fn misspelt(node: &Node, version: &str, kind: &str) -> Option<ParsedObject> {
     }
     let names: Vec<&str> =
         KIND_READERS.iter().filter(|known| known.group() == group(version)).map(|known| known.name).collect();
+    if group(version) == "discovery.k8s.io"
+        && ["endpoint", "endpoints"].contains(&&*kind.to_ascii_lowercase())
+    {
+        let why =
+            format!("no matches for kind {kind:?} in version {version:?} (did you mean \"EndpointSlice\"?)");
+        return refuse(node.child("kind")?, "kind", &why);
+    }
     // A Pod is no Node with two letters wrong.
     let near = nearest(kind, &names).filter(|near| near.len().abs_diff(kind.len()) <= 1 && kind.len() > 4)?;
     refuse(

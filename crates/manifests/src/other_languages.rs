@@ -1,5 +1,7 @@
 //! Texts in the language of another proxy, given where YAML is read: who has such a file looks for the way to translate it.
 
+use crate::tree::Position;
+
 /// What is said of a text that is a configuration of nginx or HAProxy; nothing of any other.
 pub fn other_language(text: &str) -> Option<String> {
     let lines = || text.lines().map(|it| it.split('#').next().unwrap_or_default().trim_end());
@@ -29,9 +31,26 @@ pub fn other_language(text: &str) -> Option<String> {
     ))
 }
 
+/// Where a text has the marker of a merge that was not resolved, and what is said of it. Git writes each with a word behind it.
+pub fn merge_conflict(text: &str) -> Option<(Position, String)> {
+    let is_marker = |line: &&str| ["<<<<<<< ", ">>>>>>> ", "||||||| "].iter().any(|it| line.starts_with(it));
+    let (line_number, line) = (1_u32..).zip(text.lines()).find(|(_, line)| is_marker(line))?;
+    let message = format!("{line:?} is the marker of a merge conflict, and no YAML");
+    Some((Position { line: line_number, column: 1 }, message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_marker_of_a_merge_conflict_is_found() {
+        let text = "kind: Service\n<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n";
+        let (at, message) = merge_conflict(text).expect("there is one");
+        assert_eq!((at.line, at.column), (2, 1));
+        assert!(message.starts_with("\"<<<<<<< HEAD\" is the marker"), "{message}");
+        assert_eq!(merge_conflict("a: |\n  <<<<<<< HEAD\nb: <<<<<<< x\n"), None);
+    }
 
     #[test]
     fn configurations_of_other_proxies_are_known_and_nothing_else() {

@@ -183,6 +183,10 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
         field.invalid(text, &why);
         return None;
     }
+    if ["unix:", "unix@", "/"].iter().any(|it| text.starts_with(it)) || text.ends_with(".sock") {
+        field.invalid(text, "backends are addresses with a port: Seaway does not connect to Unix sockets");
+        return None;
+    }
     if text.contains(['$', '{', '}']) {
         field.invalid(text, "variables are not replaced in manifests: write the address, or fill the file in before (envsubst)");
         return None;
@@ -192,6 +196,11 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
             text,
             &format!("write {before:?}, without a path: paths are matched by seaway.dev/path"),
         );
+        return None;
+    }
+    if let Some((before, option)) = text.split_once(';').filter(|(_, it)| it.contains('=') || *it == "backup")
+    {
+        field.invalid(text, &format!("write \"{before} {option}\", with a space before {option}"));
         return None;
     }
     if let Some((host, port)) = text.split_once(';') {

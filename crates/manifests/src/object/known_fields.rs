@@ -114,6 +114,13 @@ fn elsewhere(path: &str, key: &str, known: &[&str]) -> Option<&'static str> {
         ("spec", "backends" | "servers" | "endpoints") => "the annotation seaway.dev/backends",
         ("spec", "tls" | "certificate") => "the annotation seaway.dev/tls",
         ("spec", "port") => "\"ports\"",
+        (path, "targetPort") if path.starts_with("ports[") && known.contains(&"port") => {
+            "\"port\": of an EndpointSlice, it is that of the members"
+        }
+        ("" | "spec", "weight") if known.contains(&"endpoints") => "the annotation seaway.dev/weight",
+        (path, "weight") if path.starts_with("endpoints[") => {
+            "the annotation seaway.dev/weight: it is of all endpoints of a slice"
+        }
         _ => return None,
     })
 }

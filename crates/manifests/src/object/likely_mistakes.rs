@@ -140,8 +140,10 @@ impl Object {
 }
 
 /// The end of a message about an object that is closed for it.
-pub const UNTIL_CORRECTED: &str =
-    ". This setting restricts access, so nothing of this object is served until it is corrected";
+pub const UNTIL_CORRECTED: &str = ", so nothing of this object is served until it is corrected";
+/// What stands before it, where it is understood what the setting was to do, and where it is not.
+pub(super) const RESTRICTS: &str = ". This setting restricts access";
+const MAY_RESTRICT: &str = ". It is not known whether it restricts access";
 
 fn labels(node: &Node, misses: &mut LikelyMistakes) {
     let move_it = "settings of Seaway are annotations; move it to metadata.annotations";
@@ -182,8 +184,10 @@ fn annotations(node: &Node, misses: &mut LikelyMistakes) {
             misses.push(field, it, &message, closes && is_asked && !is_said(node, ours));
         } else if is_unknown(&it.key) {
             // What it was to do is not known: it may have been to protect.
-            let message = "an annotation that Seaway does not know (docs/annotations.md lists them all)";
-            misses.push(field, it, message, true);
+            let message = format!(
+                "an annotation that Seaway does not know (docs/annotations.md lists them all){MAY_RESTRICT}{UNTIL_CORRECTED}"
+            );
+            misses.closing.push(ValidationError { field, at: it.at, message });
         } else if is_internal(it) && ![SOURCE_RANGES, ENTRANCE].into_iter().any(|ours| is_said(node, ours)) {
             misses.push(field, it, OF_A_CLOUD, true);
         } else if let Some(ours) = protection_elsewhere(&it.key)
@@ -281,7 +285,7 @@ impl LikelyMistakes {
     fn push(&mut self, field: String, it: &Entry, message: &str, closes: bool) {
         let mut message = message.to_owned();
         if closes {
-            message.push_str(UNTIL_CORRECTED);
+            message.extend([RESTRICTS, UNTIL_CORRECTED]);
         }
         let list = if closes { &mut self.closing } else { &mut self.ignored };
         list.push(ValidationError { field, at: it.at, message });
@@ -298,6 +302,18 @@ fn app_protocols(field: &str, node: &Node) -> Vec<ValidationError> {
             continue;
         }
         let lower = name.to_ascii_lowercase();
+        let version = lower.split_once('/').filter(|(it, _)| ["http", "https"].contains(it));
+        let meant = version.map(|(protocol, version)| match (protocol, version.starts_with('2')) {
+            ("http", true) => "kubernetes.io/h2c",
+            _ => protocol,
+        });
+        if let Some(meant) = meant {
+            let message = format!(
+                "{written:?} is not a protocol that Seaway knows, and is served as plain TCP (did you mean {meant:?}?)"
+            );
+            faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
+            continue;
+        }
         let long = PROTOCOLS.into_iter().filter(|it| it.len() >= 4).collect::<Vec<_>>();
         if let Some(near) = nearest(&lower, &long) {
             let message = format!(
@@ -326,9 +342,14 @@ mod tests {
                 "apiVersion: v1\nkind: Service\nmetadata: {{name: a}}\nspec:\n  ports:\n  - {{port: 80, appProtocol: {protocol}}}\n"
             )
         };
-        for (typo, near) in
-            [("htpp", "http"), ("HTTP", "http"), ("kubernetes.io/htpps", "https"), ("grcp", "grpc")]
-        {
+        for (typo, near) in [
+            ("htpp", "http"),
+            ("HTTP", "http"),
+            ("kubernetes.io/htpps", "https"),
+            ("grcp", "grpc"),
+            ("http/1.1", "http"),
+            ("http/2", "kubernetes.io/h2c"),
+        ] {
             let said = said(&service(typo));
             assert_eq!(said.len(), 1, "{typo}: {said:?}");
             assert!(said[0].starts_with("6 spec.ports[0].appProtocol: "), "{said:?}");

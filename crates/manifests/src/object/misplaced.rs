@@ -6,7 +6,7 @@ use seaway_plan::annotations::{ENTRANCE, INTERNAL, SOURCE_RANGES, TLS, lets_clie
 
 use super::{
     known_fields::UnknownField,
-    likely_mistakes::{UNTIL_CORRECTED, is_said, is_set},
+    likely_mistakes::{RESTRICTS, UNTIL_CORRECTED, is_said, is_set},
 };
 use crate::{
     decode::{ValidationError, nearest},
@@ -32,8 +32,10 @@ pub(super) fn closing_error(
 ) -> Option<ValidationError> {
     let option = protects(unknown.entry, object);
     let then = match kind {
-        Kind::Service if option.is_some() => UNTIL_CORRECTED,
-        Kind::HTTPRoute if option.is_some() || narrows(&unknown.above, &unknown.entry.key) => NOT_USED,
+        Kind::Service if option.is_some() => [RESTRICTS, UNTIL_CORRECTED].concat(),
+        Kind::HTTPRoute if option.is_some() || narrows(&unknown.above, &unknown.entry.key) => {
+            NOT_USED.to_owned()
+        }
         _ => return None,
     };
     let message = unknown.fault.message.replace("unknown field, which is ignored", "unknown field");

@@ -1,7 +1,10 @@
 //! Routes that protect and cannot be used: broken ones, and those of kinds that are not served. The Services that such a route names
 //! are not opened by their own names in the meantime.
 
-use std::collections::BTreeSet;
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+};
 
 use seaway_model::{Kind, ObjectRef};
 use seaway_plan::{
@@ -98,13 +101,26 @@ fn is_route(object: &Node) -> bool {
         || any_entry(object, &|it| OF_ROUTES.contains(&it.key.as_str()))
 }
 
+/// An object with more different keys may protect: they are not looked at.
+const MOST_KEYS: usize = 1_000;
+
 fn is_protecting(object: &Node) -> bool {
     let metadata = object.child("metadata").map(Node::entries).unwrap_or_default();
     let below =
         |key: &'static str| metadata.iter().filter(move |it| it.key == key).flat_map(|it| it.value.entries());
     let spec = object.child("spec").map(Node::entries).unwrap_or_default();
+    // Each key is compared with all annotations, and once: an object has few different ones, or it is not understood.
+    let options: RefCell<HashMap<String, Option<&'static str>>> = RefCell::default();
     let is_misplaced = |it: &Entry| {
-        let option = misplaced::option_of(&it.key, true).filter(|option| *option != TLS);
+        let known = options.borrow().get(&it.key).copied();
+        if known.is_none() && options.borrow().len() >= MOST_KEYS {
+            return true;
+        }
+        let option = known.unwrap_or_else(|| {
+            let option = misplaced::option_of(&it.key, true).filter(|option| *option != TLS);
+            options.borrow_mut().insert(it.key.clone(), option);
+            option
+        });
         option.is_some_and(|option| misplaced::asks(option, it)) && !OF_CORS.contains(&it.key.as_str())
     };
     let is_of_clients = |label: &str| protection_of_label(label).is_some_and(|it| it != BODY_SIZE);
