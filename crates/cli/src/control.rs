@@ -47,7 +47,7 @@ use crate::{
     announcing::AnnouncerTasks,
     operate::{ControlContext, ControlSocket, Weights},
     run::ProcessOptions,
-    settings::{Settings, doubts::log_wider_front_door},
+    settings::{Settings, doubts::log_addresses},
     version,
     watchdog::{spawn, spawn_engine},
 };
@@ -322,8 +322,8 @@ fn tell_addresses(found: &[IpAddr], settings: &Settings) {
         );
     } else {
         info!("this host's addresses: {all}, as --address or host.addresses says");
-        log_wider_front_door(settings);
     }
+    log_addresses(settings);
 }
 
 /// Whoever may not name the status page as a member is told so by the plan.

@@ -17,11 +17,13 @@ mod exposed;
 mod front_door;
 pub(crate) mod layer2;
 mod limits;
+pub(crate) mod listen_only;
 mod metrics;
 mod nodes;
 mod pools;
 mod series;
 pub(crate) mod tenants;
+mod trusted_networks;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -34,7 +36,7 @@ use seaway_cluster::{ClusterAccess, LeaseTimings, WatchTimings};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Field, FieldReads, ValidationError, ValidationErrors},
-    other_language, tree,
+    merge_conflict, other_language, tree,
 };
 use seaway_model::{
     Config, L4, Name,
@@ -238,8 +240,10 @@ fn parse_document(text: &str, beside: &Path) -> Result<(Settings, PlacedDoubts),
 
 fn documents(text: &str) -> Result<Vec<tree::Node>, ValidationError> {
     let error = |at, message| ValidationError { field: String::new(), at, message };
-    let roots = tree::parse(text)
-        .map_err(|it| error(it.at, other_language(text).unwrap_or_else(|| it.message.clone())))?;
+    let roots = tree::parse(text).map_err(|it| {
+        let (at, message) = merge_conflict(text).unwrap_or((it.at, it.message));
+        error(at, other_language(text).unwrap_or(message))
+    })?;
     if let [tree::Node { at, value: tree::Value::Text(_) }] = roots.as_slice()
         && let Some(message) = other_language(text)
     {

@@ -7,6 +7,7 @@
 mod accepted;
 mod addresses;
 mod announcing;
+mod app_protocols;
 mod backends;
 mod closed_places;
 mod cluster_scoped;

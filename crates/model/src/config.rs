@@ -42,6 +42,8 @@ pub struct Config {
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<ExposedPort>,
     pub front_door: FrontDoor,
+    /// Nothing listens elsewhere, if any is named here.
+    pub listen_only: Vec<IpAddr>,
     /// Where this process itself answers, and lets whoever comes from this machine change things: nobody's member.
     pub status_page: Vec<SocketAddr>,
     pub tenants: Tenants,
@@ -51,6 +53,13 @@ pub struct Config {
     /// Names of Services are published in DNS.
     pub dns: Option<Dns>,
     pub defaults: Defaults,
+}
+
+impl Config {
+    /// Whether what has these addresses of its own listens at any of them.
+    pub fn may_listen(&self, own: &[IpAddr]) -> bool {
+        self.listen_only.is_empty() || own.iter().any(|it| self.listen_only.contains(it))
+    }
 }
 
 /// What becomes of orphans: of what a cloud has of ours, for owners whose deletion was not seen.
@@ -217,6 +226,7 @@ impl Default for Config {
             pools: AddressPoolRules::default(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
+            listen_only: Vec::new(),
             status_page: Vec::new(),
             tenants: Tenants::default(),
             layer2: Layer2::default(),

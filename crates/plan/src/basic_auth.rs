@@ -62,8 +62,11 @@ pub(crate) fn problems(
         };
         let problem = Problem::new(access_rules::object(service), Reason::NoSuchSecret, what)
             .about(ProblemDetail::Missing(secret.clone()));
+        let near = certificates
+            .nearest_users(&secret)
+            .map_or_else(String::new, |it| format!("Did you mean {it}? Else: "));
         problems.push(problem.at(wishes.field_of(BASIC_AUTH)).fix(format!(
-            "Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \
+            "{near}Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \
              --from-file={USERS}=users.",
             secret.name
         )));
@@ -98,11 +101,14 @@ fn of_lines(secret: &ObjectRef, why: InvalidPasswordLine, lines: &[usize]) -> Pr
         InvalidPasswordLine::Weak => (
             "has no password hash that Seaway verifies: bcrypt ($2y$), sha512-crypt ($6$) or sha256-crypt ($5$)",
             ONE,
-            "Set the password again with htpasswd -B (bcrypt): hashes by MD5 ($apr1$, $1$), {SHA} and crypt are guessed too fast.",
+            "Set the password again with htpasswd -B (bcrypt): hashes by MD5 ($apr1$, $1$), {SHA} and crypt are guessed too fast. (In files \
+             of Compose, $$ stands for $; here, write one.)",
         ),
-        InvalidPasswordLine::Broken => {
-            ("has a password hash that is cut off or damaged", ONE, "Set the password again: htpasswd -B.")
-        }
+        InvalidPasswordLine::Broken => (
+            "has a password hash that is cut off or damaged",
+            ONE,
+            "Set the password again: htpasswd -B. (In files of Compose, $$ stands for $; here, write one.)",
+        ),
         InvalidPasswordLine::Beyond => (
             "is beyond the limit of 1000 users",
             "the users of this line and of all later lines cannot log in",

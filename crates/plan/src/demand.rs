@@ -117,6 +117,15 @@ impl Demand {
         let owner = Owner::Config(exposed.key.clone());
         let key = ServiceKey::new(exposed.namespace.clone(), exposed.service.clone());
         let problem = |reason, message| Problem::new(owner.object(), reason, message).at(exposed.key.clone());
+        if let Some(ip) = exposed.address.filter(|ip| !config.may_listen(&[*ip])) {
+            let only: Vec<String> = config.listen_only.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "it listens nowhere: its address is {ip}, and --address names {} alone",
+                only.join(", ")
+            );
+            let fix = format!("Add --address {ip}, or correct {}.address.", exposed.key);
+            return Err(problem(Reason::AddressMissing, message).fix(fix));
+        }
         let service = index.service(&key).ok_or_else(|| {
             problem(Reason::NoSuchService, format!("there is no Service {}/{}", key.namespace, key.name))
                 .fix("Write the Service, or remove the entry.")

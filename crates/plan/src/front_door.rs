@@ -33,6 +33,7 @@ mod served;
 mod service;
 #[cfg(test)]
 mod tests;
+mod two_places;
 mod view;
 
 use std::{
@@ -476,9 +477,11 @@ impl FrontDoor {
     }
 
     /// Whether it is to be open.
-    pub(crate) fn is_to_open(&self, settings: &Settings) -> bool {
+    pub(crate) fn is_to_open(&self, config: &Config) -> bool {
+        let settings = &config.front_door;
         match settings.opens {
             OpenPolicy::Never => false,
+            _ if !config.may_listen(&settings.addresses) => false,
             OpenPolicy::Always => true,
             OpenPolicy::WhenNeeded => self.leads_at(None),
         }

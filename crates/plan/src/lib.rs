@@ -48,6 +48,7 @@ mod tenant_limits;
 mod tenant_shares;
 mod unheeded;
 mod unit_rules;
+mod unlikely_values;
 mod unserved;
 mod world;
 

@@ -39,6 +39,30 @@ fn exact(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(sum) }
 }
 
+/// Settings of seconds that are short everywhere, and those that may be hours.
+const SHORT: [&str; 6] =
+    ["health-check-interval", "health-check-timeout", "timeout-connect", "interval", "timeout", "connect"];
+const LONG: [&str; 8] = [
+    "timeout-answer",
+    "timeout-idle",
+    "timeout-keep-alive",
+    "queue-timeout",
+    "timeout-half-closed",
+    "answer",
+    "idle",
+    "keepAlive",
+];
+
+/// The number of a duration without a unit, which is in seconds, where milliseconds were probably meant: by the name of its
+/// annotation, without the prefix, or of its key.
+pub fn probably_milliseconds(name: &str, text: &str) -> Option<u32> {
+    let number: u32 = text.parse().ok()?;
+    let is_rounded = number.is_multiple_of(1_000) && !number.is_multiple_of(3_600);
+    let is_one =
+        number >= 1_000 && SHORT.contains(&name) || number >= 10_000 && is_rounded && LONG.contains(&name);
+    is_one.then_some(number)
+}
+
 /// A whole number, within these.
 pub fn number<T: TryFrom<u64>>(text: &str, within: std::ops::RangeInclusive<u64>) -> Result<T, String> {
     let number = text.parse().ok().filter(|it| within.contains(it)).and_then(|it| T::try_from(it).ok());
@@ -101,6 +125,18 @@ pub fn network(text: &str) -> Result<IpNet, String> {
         ));
     }
     Ok(net.trunc())
+}
+
+/// A network whose addresses are trusted: not one that is wider than the address that is written in it.
+pub fn trusted_network(text: &str) -> Result<IpNet, String> {
+    let net = network(text)?;
+    match text.trim().parse::<IpNet>() {
+        Ok(written) if written != net => Err(format!(
+            "{text:?} has host bits set, so it stands for all of {net}; write {} for one address, or {net} for the whole network",
+            IpNet::from(written.addr())
+        )),
+        _ => Ok(net),
+    }
 }
 
 /// A comma-separated list, blanks around its parts ignored, empty parts dropped.
@@ -214,6 +250,49 @@ mod tests {
         ] {
             assert_eq!(network(text).ok().map(|it| it.to_string()).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn seconds_that_are_milliseconds_elsewhere_are_recognized() {
+        for (name, text, is_one) in [
+            ("health-check-interval", "2000", true),
+            ("health-check-timeout", "1500", true),
+            ("connect", "5000", true),
+            ("timeout-connect", "5000", true),
+            ("timeout-answer", "50000", true),
+            ("idle", "60000", true),
+            ("health-check-interval", "900", false),
+            ("health-check-interval", "2000s", false),
+            ("health-check-interval", "2000ms", false),
+            // Hours.
+            ("timeout-idle", "7200", false),
+            ("timeout-answer", "36000", false),
+            ("timeout-idle", "86400", false),
+            ("drain", "5000", false),
+            ("max-connections", "5000", false),
+        ] {
+            assert_eq!(probably_milliseconds(name, text).is_some(), is_one, "{name} {text}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_network_is_not_wider_than_its_address() {
+        for (text, expected) in [
+            ("10.9.0.7", Some("10.9.0.7/32")),
+            ("10.9.0.7/32", Some("10.9.0.7/32")),
+            (" 10.0.0.0/8 ", Some("10.0.0.0/8")),
+            ("2001:db8::/32", Some("2001:db8::/32")),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("10.9.0.7/8", None),
+            ("10.9.0.7/1", None),
+            ("10.9.0.7/0", None),
+            ("2001:db8::1/32", None),
+            ("proxies", None),
+        ] {
+            assert_eq!(trusted_network(text).ok().map(|it| it.to_string()).as_deref(), expected, "{text}");
+        }
+        let why = trusted_network("10.9.0.7/8").expect_err("it is wider");
+        assert!(why.contains("write 10.9.0.7/32 for one address, or 10.0.0.0/8"), "{why}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
     annotations::{DENIED, FRONT_DOOR, HOST, PATH, SOURCE_RANGES},
     demand::is_ours,
     index::ServiceKey,
+    unlikely_values,
     world::World,
 };
 
@@ -45,6 +46,7 @@ pub fn unserved_problems(world: &World) -> Vec<Problem> {
         problems.extend(no_http(world, key, service));
         problems.extend(before_the_front_door(world, key, service));
         problems.extend(with_host_bits(key, service));
+        problems.extend(unlikely_values::of_service(world, key, service));
     }
     problems.sort();
     problems

@@ -13,6 +13,7 @@ use crate::settings::{
     self, Settings, SettingsError,
     checked::{CheckedSettings, read_checked},
     doubts::is_missing,
+    listen_only,
 };
 
 /// Which folder is read.
@@ -41,8 +42,9 @@ pub(crate) struct CommonArgs {
     /// else $XDG_STATE_HOME/seaway]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Serve on this address of the machine only, such as 127.0.0.1 to try it out; may be repeated [default:
-    /// `host.addresses` of the configuration, else all but loopback and link-local]
+    /// Serve on this address of the machine only, such as 127.0.0.1 to try it out; may be repeated. What has addresses of
+    /// its own in the configuration is served at those of them that are named here, too [default: `host.addresses` of the
+    /// configuration, else all but loopback and link-local]
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
 }
@@ -52,6 +54,7 @@ impl CommonArgs {
     pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
         let mut settings = settings::load(self.config.as_deref())?;
         self.apply(&mut settings);
+        settings.doubts.extend(listen_only::doubts(&settings).iter().map(ToString::to_string));
         Ok(settings)
     }
 
@@ -66,17 +69,17 @@ impl CommonArgs {
             Problem::new(ObjectRef::new(Kind::Config, "", "--address"), Reason::AddressMissing, message)
                 .fix(format!("Put {ip} on an interface (ip address add), or correct --address."))
         }));
+        checked.problems.extend(listen_only::doubts(&checked.settings).into_iter().map(|it| {
+            let begins = it.field.split(".addresses").next().unwrap_or_default();
+            let name = begins.replace("frontDoor.entrances[", "frontDoor.");
+            let object = ObjectRef::new(Kind::Config, "", name.trim_end_matches(']'));
+            Problem::new(object, it.reason, it.message).at(it.field.as_str()).fix(it.fix)
+        }));
         checked
     }
 
     fn apply(&self, settings: &mut Settings) {
-        if !self.addresses.is_empty() {
-            settings.addresses.clone_from(&self.addresses);
-            // On no other, either.
-            let door = &mut settings.config.front_door;
-            door.addresses.clone_from(&self.addresses);
-            door.entrances.values_mut().for_each(|it| it.addresses.clone_from(&self.addresses));
-        }
+        listen_only::limit(settings, &self.addresses);
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     args::{Pod, ProcessArgs},
     run::start_proxy,
-    settings::{Settings, data_plane::DataPlane, doubts::log_wider_front_door},
+    settings::{Settings, data_plane::DataPlane, doubts::log_addresses},
 };
 
 /// With HAProxy, the sockets are HAProxy's, and Seaway cannot pass them on: the next process would wait for what never comes.
@@ -28,7 +28,7 @@ pub(super) fn require_native_for_handover(arguments: &ProcessArgs, settings: &Se
 pub(super) fn host(settings: &Settings) -> Result<Host> {
     let (name, ports) = (settings.host.clone(), settings.config.tenants.reserved_ports.clone());
     let haproxy = settings.data_plane.start_haproxy(&name).map(|it| it.reserving(ports.clone()));
-    log_wider_front_door(settings);
+    log_addresses(settings);
     let host = Host::in_cluster(name, start_proxy(settings)?, settings.addresses.clone(), ports);
     Ok(match haproxy {
         Some(haproxy) => host.with_haproxy(haproxy),

@@ -54,7 +54,8 @@ pub(crate) fn read_checked(file: &Path) -> CheckedSettings {
     let mut problems: Vec<Problem> = mistakes.iter().map(of_mistake).collect();
     for doubt in doubts::of_text(&root, &settings).into_iter().chain(doubts::of_machine(&settings)) {
         let problem = Problem::new(object.clone(), doubt.reason, doubt.message).at(doubt.field.as_str());
-        problems.push(at(problem.fix(doubt.fix), root.position_of(&doubt.field)));
+        let written = entrance_field(&root, &doubt.field).unwrap_or(doubt.field);
+        problems.push(at(problem.fix(doubt.fix), root.position_of(&written)));
     }
     problems.sort_by(|a, b| a.place.cmp(&b.place));
     problems.dedup();
@@ -92,14 +93,10 @@ impl ConfigPlaces {
     /// Problems call an entrance by its name, `frontDoor.entrances[NAME]`, and the configuration has a list of them.
     fn name_entrance(&self, problem: &mut Problem) {
         let Some(name) = problem.object.name.strip_prefix("frontDoor.") else { return };
-        let Some(below) = problem.field.strip_prefix(&*format!("frontDoor.entrances[{name}]")) else {
-            return;
-        };
-        let list = self.root.child("frontDoor").and_then(|it| it.child("entrances"));
-        let Some(Value::List(items)) = list.map(|it| &it.value) else { return };
-        let is_it = |it: &Node| it.child("name").is_some_and(|it| it.value == Value::Text(name.to_owned()));
-        if let Some(index) = items.iter().position(is_it) {
-            problem.field = format!("frontDoor.entrances[{index}]{below}").into();
+        if problem.field.starts_with(&*format!("frontDoor.entrances[{name}]"))
+            && let Some(field) = entrance_field(&self.root, &problem.field)
+        {
+            problem.field = field.into();
         }
     }
 
@@ -122,6 +119,15 @@ impl ConfigPlaces {
     }
 }
 
+/// `frontDoor.entrances[NAME].addresses` with the place of that entrance in the list.
+fn entrance_field(root: &Node, field: &str) -> Option<String> {
+    let (name, below) = field.strip_prefix("frontDoor.entrances[")?.split_once(']')?;
+    let Value::List(items) = &root.child("frontDoor")?.child("entrances")?.value else { return None };
+    let is_it = |it: &Node| it.child("name").is_some_and(|it| it.value == Value::Text(name.to_owned()));
+    let index = items.iter().position(is_it)?;
+    Some(format!("frontDoor.entrances[{index}]{below}"))
+}
+
 fn collect_maps<'n>(node: &'n Node, maps: &mut Vec<&'n Node>) {
     match &node.value {
         Value::Map(entries) => {
@@ -135,6 +141,13 @@ fn collect_maps<'n>(node: &'n Node, maps: &mut Vec<&'n Node>) {
 
 /// The places where a key is known that stands where it is not.
 fn elsewhere(mistake: &ValidationError) -> Option<String> {
+    let is_certificates = mistake.field.starts_with("frontDoor.") && mistake.field.contains("certificates");
+    if is_certificates && mistake.message.contains("must be a") {
+        return Some(
+            "Write certificates: [{cert: shop.pem, key: shop.key}], or [{secret: default/shop-tls}]."
+                .to_owned(),
+        );
+    }
     if !mistake.message.starts_with("unknown field") || mistake.message.contains("did you mean") {
         return None;
     }
@@ -144,7 +157,9 @@ fn elsewhere(mistake: &ValidationError) -> Option<String> {
         "listen" | "bind" if mistake.field.starts_with("frontDoor") => {
             "`addresses`, a list, and `port` and `tls.port`"
         }
-        "certificate" | "certs" | "ssl" | "tls" => {
+        "certificate" | "certs" | "ssl" | "tls" | "cert" | "key" | "crt" | "certFile" | "keyFile"
+            if key.len() > 3 || mistake.field.starts_with("frontDoor") =>
+        {
             "frontDoor.certificates, a list of {cert: FILE, key: FILE}"
         }
         "backends" | "servers" | "upstreams" | "services" | "routes" => {

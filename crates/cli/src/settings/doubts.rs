@@ -6,11 +6,14 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
-use seaway_manifests::tree::Node;
+use seaway_manifests::tree::{Entry, Node, Value};
 use seaway_model::{Reason, config::OpenPolicy, dns::DnsProvider, load_balancer::CheckKind};
-use seaway_plan::{contains_every_address, quantity::probe_path};
+use seaway_plan::{
+    contains_every_address,
+    quantity::{probably_milliseconds, probe_path},
+};
 use seaway_proxy::AccessLogTarget;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Settings, empty_values};
 
@@ -49,6 +52,7 @@ pub(crate) fn of_text(root: &Node, settings: &Settings) -> Vec<Doubt> {
         .into_iter()
         .chain(trusting_everyone(settings))
         .chain(without_port_for_tls(settings))
+        .chain(milliseconds(root))
         .collect()
 }
 
@@ -65,6 +69,27 @@ fn without_port_for_tls(settings: &Settings) -> impl Iterator<Item = Doubt> + '_
         );
         Doubt::new(Reason::PortConflict, key, message).fix("Set `port` or `tls.port` to another port.")
     })
+}
+
+/// Seconds, where milliseconds were probably meant.
+fn milliseconds(root: &Node) -> Vec<Doubt> {
+    let doubt = |section: &str, entry: &Entry| {
+        let number = match &entry.value.value {
+            Value::Int(number) => probably_milliseconds(&entry.key, &number.to_string())?,
+            Value::Text(text) => probably_milliseconds(&entry.key, text.trim())?,
+            _ => return None,
+        };
+        let field = format!("defaults.{section}.{}", entry.key);
+        let message = format!("{number} without a unit is in seconds");
+        let fix = format!("If milliseconds are meant, write {number}ms; else write {number}s.");
+        Some(Doubt::new(Reason::Ignored, field, message).fix(fix))
+    };
+    let entries = |section: &'static str| {
+        let section_of = root.child("defaults").and_then(|it| it.child(section));
+        let entries = section_of.map(Node::entries).unwrap_or_default();
+        entries.iter().filter_map(move |entry| doubt(section, entry)).collect::<Vec<_>>()
+    };
+    ["timeouts", "healthCheck"].into_iter().flat_map(entries).collect()
 }
 
 /// Those of this machine as it is now. Certificates are not here: who plans reads them.
@@ -131,8 +156,15 @@ fn unreadable_layer2_key(settings: &Settings) -> Option<Doubt> {
 fn missing_addresses(settings: &Settings) -> impl Iterator<Item = Doubt> + '_ {
     let door = &settings.config.front_door;
     let keys = [("host.addresses", &settings.addresses), ("frontDoor.addresses", &door.addresses)];
-    let all = keys.into_iter().flat_map(|(key, ips)| ips.iter().map(move |ip| (key, *ip)));
-    all.filter(|(_, ip)| is_missing(*ip)).map(|(key, ip)| {
+    let all = keys.into_iter().flat_map(|(key, ips)| ips.iter().map(move |ip| (key.to_owned(), *ip)));
+    // What an entrance has of the front door is reported there.
+    let entrances = door.entrances.iter().filter(|(_, it)| it.addresses != door.addresses);
+    let entrances = entrances.flat_map(|(name, it)| {
+        it.addresses.iter().map(move |ip| (format!("frontDoor.entrances[{name}].addresses"), *ip))
+    });
+    let exposed = settings.config.exposed.iter();
+    let exposed = exposed.filter_map(|it| Some((format!("{}.address", it.key), it.address?)));
+    all.chain(entrances).chain(exposed).filter(|(_, ip)| is_missing(*ip)).map(|(key, ip)| {
         let message =
             format!("no interface of this machine has {ip}, so clients do not reach Services there");
         let fix = format!("Put it on an interface (ip address add), or correct {key}.");
@@ -149,14 +181,25 @@ pub(crate) fn is_front_door_wider(settings: &Settings) -> bool {
     is_everywhere && is_limited && door.opens != OpenPolicy::Never
 }
 
-/// Says so in the log of the start.
-pub(crate) fn log_wider_front_door(settings: &Settings) {
+/// Says in the log of the start where the front door listens that was probably not meant, and what listens where no client arrives.
+pub(crate) fn log_addresses(settings: &Settings) {
+    log_wider_front_door(settings);
+    log_missing_addresses(settings);
+}
+
+fn log_wider_front_door(settings: &Settings) {
     if is_front_door_wider(settings) {
         info!(
             "host.addresses does not limit the front door: when a Service uses it, it listens on all addresses of this \
              machine (to limit it, set frontDoor.addresses in seaway.yaml)"
         );
     }
+}
+
+/// Says in the log of the start which addresses of the front door, its entrances, `tcpServices` and `udpServices` are missing. (Those of
+/// `host.addresses` are a Problem that ends by itself.)
+fn log_missing_addresses(settings: &Settings) {
+    missing_addresses(settings).filter(|it| it.field != "host.addresses").for_each(|it| warn!("{it}"));
 }
 
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.
@@ -250,6 +293,23 @@ mod tests {
     }
 
     #[test]
+    fn seconds_that_were_probably_milliseconds_are_a_doubt() {
+        for (text, field) in [
+            ("defaults: {timeouts: {connect: 5000}}", Some("defaults.timeouts.connect")),
+            ("defaults: {timeouts: {answer: '50000'}}", Some("defaults.timeouts.answer")),
+            ("defaults: {healthCheck: {interval: 2000}}", Some("defaults.healthCheck.interval")),
+            ("defaults: {timeouts: {connect: 5000ms}}", None),
+            ("defaults: {timeouts: {connect: 5, idle: 7200}}", None),
+        ] {
+            let [root] = &tree::parse(text).expect("is YAML")[..] else { panic!("one document") };
+            let found = of_text(root, &parse(text, Path::new("")).expect("is well written"));
+            let fields: Vec<&str> = found.iter().map(|it| &*it.field).collect();
+            assert_eq!(fields, field.into_iter().collect::<Vec<_>>(), "{text}");
+            assert!(found.iter().all(|it| it.fix.contains("ms; else write")), "{found:?}");
+        }
+    }
+
+    #[test]
     fn a_secret_of_orders_that_cannot_be_read_is_found() {
         let found = doubts(
             "frontDoor:\n  acme:\n    externalAccount: {keyId: a, hmacFile: eab.key}\n    \
@@ -278,6 +338,22 @@ mod tests {
             of_door[0].starts_with("frontDoor.addresses: no interface of this machine has 192.0.2.9"),
             "{of_door:?}"
         );
+        for (text, field) in [
+            (
+                "frontDoor: {entrances: [{name: a, addresses: [127.0.0.1, 192.0.2.9]}]}",
+                "frontDoor.entrances[a].addresses",
+            ),
+            (
+                "tcpServices: [{service: db, port: 1, address: 127.0.0.1}, {service: db, port: 2, address: 192.0.2.9}]",
+                "tcpServices[1].address",
+            ),
+            ("udpServices: [{service: db, port: 2, address: 192.0.2.9}]", "udpServices[0].address"),
+        ] {
+            let told = doubts(text);
+            assert_eq!(told.len(), 1, "{text}: {told:?}");
+            let begin = format!("{field}: no interface of this machine has 192.0.2.9");
+            assert!(told[0].starts_with(&begin), "{told:?}");
+        }
         let log = doubts("accessLog: {to: logs/access.log}");
         assert_eq!(log.len(), 1, "{log:?}");
         assert!(log[0].starts_with("accessLog.to: /nowhere/logs: No such file"), "{log:?}");

@@ -9,11 +9,12 @@ use seaway_model::{
     config::{FrontDoor, FrontDoorServices, OpenPolicy, UnmatchedResponse},
     load_balancer::{HttpLimits, TracePolicy},
 };
-use seaway_plan::{annotations::MAIN, is_token, quantity::network};
+use seaway_plan::{annotations::MAIN, is_token, quantity::trusted_network};
 
 use super::{
     acme, certificates,
     tenants::{self, ExplicitKeys},
+    trusted_networks,
 };
 
 /// More than this is no page to answer with.
@@ -73,15 +74,8 @@ pub(super) fn read(
         .map(Name::from);
     limits(&section.take("limits"), &mut http.limits);
     let trusted = section.take("trusted");
-    for item in trusted.items() {
-        let Some(text) = item.text() else { continue };
-        match network(text) {
-            Ok(net) => door.http.trusted.push(net),
-            Err(_) => {
-                item.invalid(text, "must be a network or an address, such as 10.0.0.0/8 or 2001:db8::1")
-            }
-        }
-    }
+    let read = |it: Field<'_>| trusted_network(trusted_networks::written(&it)?).ok();
+    door.http.trusted.extend(trusted.items().filter_map(read));
     entrances(&section.take("entrances"), beside, door, pems, said);
     section.finish();
 }

@@ -15,7 +15,9 @@ use seaway_model::{
     },
     fact::Gateway,
 };
-use seaway_plan::{host_pattern, quantity::network};
+use seaway_plan::{host_pattern, quantity::trusted_network};
+
+use super::trusted_networks;
 
 /// Which keys the configuration sets, of those whose defaults depend on something else: mostly on whether it is of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,15 +55,8 @@ pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Explicit
     let sources = section.take("transparentFrom");
     if sources.is_set() {
         said.transparent_from = true;
-        let mut networks = Vec::new();
-        for item in sources.items() {
-            let Some(text) = item.text() else { continue };
-            match network(text) {
-                Ok(net) => networks.push(net),
-                Err(_) => item.invalid(text, "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"),
-            }
-        }
-        tenants.sources = Some(networks);
+        let read = |it: Field<'_>| trusted_network(trusted_networks::written(&it)?).ok();
+        tenants.sources = Some(sources.items().filter_map(read).collect());
     }
     let joins = [("namespace", SharedLoadBalancerScope::Namespace), ("any", SharedLoadBalancerScope::Any)];
     if let Some(join) = section.take("joinLoadBalancers").one_of(&joins) {

@@ -17,16 +17,15 @@ use seaway_plan::{
 
 use super::{
     InvalidObject, Object,
+    app_protocols::app_protocols,
     known_fields::{self, MOST},
     misplaced,
 };
 use crate::{
-    decode::{ValidationError, nearest},
+    decode::ValidationError,
     tree::{Entry, Node, Value},
 };
 
-/// Values of `appProtocol` by which Seaway chooses what it speaks.
-const PROTOCOLS: [&str; 8] = ["http", "https", "ws", "wss", "h2c", "h2", "grpc", "grpcs"];
 const OURS: &str = "seaway.dev/";
 
 /// What is said of an object, and what of it closes the object: it was to protect, and would not.
@@ -72,7 +71,7 @@ pub(super) fn likely_mistakes(kind: Kind, node: &Node) -> LikelyMistakes {
     misses
 }
 
-fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = &'n Node> {
+pub(super) fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = &'n Node> {
     let items = match node.child(key).map(|it| &it.value) {
         Some(Value::List(items)) => items.as_slice(),
         _ => &[],
@@ -290,39 +289,6 @@ impl LikelyMistakes {
         let list = if closes { &mut self.closing } else { &mut self.ignored };
         list.push(ValidationError { field, at: it.at, message });
     }
-}
-
-fn app_protocols(field: &str, node: &Node) -> Vec<ValidationError> {
-    let mut faults = Vec::new();
-    for (index, port) in items(node, "ports").enumerate() {
-        let Some(Node { at, value: Value::Text(written) }) = port.child("appProtocol") else { continue };
-        let name = written.strip_prefix("kubernetes.io/").unwrap_or(written);
-        // Short ones are near each other: h3 is no misspelt h2.
-        if name.len() < 4 || PROTOCOLS.contains(&name) {
-            continue;
-        }
-        let lower = name.to_ascii_lowercase();
-        let version = lower.split_once('/').filter(|(it, _)| ["http", "https"].contains(it));
-        let meant = version.map(|(protocol, version)| match (protocol, version.starts_with('2')) {
-            ("http", true) => "kubernetes.io/h2c",
-            _ => protocol,
-        });
-        if let Some(meant) = meant {
-            let message = format!(
-                "{written:?} is not a protocol that Seaway knows, and is served as plain TCP (did you mean {meant:?}?)"
-            );
-            faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
-            continue;
-        }
-        let long = PROTOCOLS.into_iter().filter(|it| it.len() >= 4).collect::<Vec<_>>();
-        if let Some(near) = nearest(&lower, &long) {
-            let message = format!(
-                "{written:?} is not a protocol that Seaway knows, and is served as plain TCP (did you mean {near:?}?)"
-            );
-            faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
-        }
-    }
-    faults
 }
 
 #[cfg(test)]

@@ -104,6 +104,9 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn auth_service(text: &str) -> Result<AuthService, String> {
+    if let Some((scheme, rest)) = text.split_once("://") {
+        return Err(format!("{text:?} is not SERVICE:PORT/PATH; write {rest:?}, without {scheme}://"));
+    }
     let wrong =
         || format!("{text:?} is not SERVICE:PORT or SERVICE:PORT/PATH, such as auth:4180/oauth2/auth");
     let (at, path) = text.split_at(text.find('/').unwrap_or(text.len()));

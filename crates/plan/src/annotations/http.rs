@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[BODY_SIZE],
-        help: "the largest body of a request, such as 10Mi; 0 means no limit",
+        help: "the largest body of a request, such as 10Mi (Ki, Mi, Gi, k, M, G; with a B behind it, too: 10MB is 10M); 0 means no limit",
         set: |wishes, text| {
             wishes.http.terms.body = Some(limit(size(text)?));
             Ok(())

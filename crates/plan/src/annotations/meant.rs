@@ -87,7 +87,7 @@ const ASKS_ANOTHER: [&str; 5] = ["oauth", "oauth2", "oidc", "sso", "jwt"];
 const BY_ANOTHER: [&str; 7] = ["url", "uri", "forward", "external", "signin", "request", "forwardauth"];
 const BY_CERTIFICATE: [&str; 4] = ["tls", "mtls", "certificate", "cert"];
 /// What people note, and no program reads.
-const NOTES: [&str; 20] = [
+const NOTES: [&str; 29] = [
     "owner",
     "owners",
     "description",
@@ -108,6 +108,15 @@ const NOTES: [&str; 20] = [
     "environment",
     "component",
     "version",
+    "runbook",
+    "runbook-url",
+    "dashboard",
+    "docs",
+    "docs-url",
+    "wiki",
+    "repository",
+    "homepage",
+    "slack",
 ];
 /// What these say is for members.
 const TO_MEMBERS: [&str; 4] = ["backend", "upstream", "member", "bgp"];

@@ -8,7 +8,7 @@ use seaway_model::{
 };
 
 use super::{PerPort, ServiceOptions};
-use crate::quantity::{duration, list, network};
+use crate::quantity::{duration, list, network, trusted_network};
 
 /// One option: its names, what it may say, and how it is set.
 pub struct Row {
@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
                 "http" => CheckKind::http(),
                 "grpc" => CheckKind::Grpc { service: "".into() },
                 "udp" => CheckKind::Udp { send: "".into(), expect: None },
-                _ => return Err(format!("{text:?} is not a kind of check")),
+                _ => return Err(format!("{text:?} is not a kind of check; none turns health checks off")),
             };
             wishes.check().kind = kind;
             Ok(())
@@ -360,9 +360,9 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PROXY_FROM],
-        help: "networks that must send a PROXY protocol header, which is trusted",
+        help: "networks that must send a PROXY protocol header, which is trusted: 10.1.0.0/24, without host bits",
         set: |wishes, text| {
-            wishes.proxy_from = list(text, network)?;
+            wishes.proxy_from = list(text, trusted_network)?;
             Ok(())
         },
     },

@@ -8,6 +8,7 @@ use seaway_model::{
 };
 
 use super::Certificates;
+use crate::spelling::nearest;
 
 impl Certificates {
     /// How many bytes each namespace may have held; what is held stays. `configured` counts for nobody.
@@ -18,6 +19,15 @@ impl Certificates {
     /// It is there, whatever is in it.
     pub(crate) fn is_there(&self, object: &ObjectRef) -> bool {
         self.known.contains_key(object)
+    }
+
+    /// Another Secret of its namespace that has users, and nearly its name.
+    pub(crate) fn nearest_users(&self, object: &ObjectRef) -> Option<&str> {
+        let is_one = |it: &&ObjectRef| it.namespace == object.namespace && *it != object;
+        let has_users = |it: &&ObjectRef| self.users(it).is_some_and(|it| !it.users.0.is_empty());
+        let names: Vec<&str> =
+            self.known.keys().filter(is_one).filter(has_users).map(|it| it.name.as_str()).collect();
+        nearest(&object.name, &names)
     }
 
     /// Its namespace has as many bytes as it may have: it is asked for again when there is room. One that no watch brings is

@@ -113,13 +113,15 @@ impl FrontDoor {
     /// By who has them, and by the field that makes them.
     pub(super) fn lost(&self, rank: &RoutePrecedence, guest: &AttachedRoute) -> Vec<LostClaims> {
         let mut lost: Vec<LostClaims> = Vec::new();
+        let has_hosts = guest.claims.iter().any(|(claim, _)| claim.host().is_some());
         // Who is left out is told that.
         for (claim, field) in guest.claims.iter().filter(|_| !self.shares.is_beyond(rank)) {
             let Some(holder) = self.holder(claim).filter(|holder| *holder != rank) else { continue };
             if !self.may(rank, claim) {
                 continue;
             }
-            if self.leads_to(holder, rank) {
+            // One with host names did not ask for the path of its name.
+            if self.leads_to(holder, rank) || has_hosts && **field == *service::NAME {
                 continue;
             }
             let to = holder.object();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    Kind, Name, ObjectRef,
+    Config, Kind, Name, ObjectRef,
     acme::{Acme, Challenge, ChallengeType, WILDCARD, ordered_certificate, record_name},
     config::FrontDoor as Settings,
     load_balancer::{Action, Certificate, HostPattern, Match, PathMatch, Rule},
@@ -119,7 +119,7 @@ impl FrontDoor {
                 continue;
             }
             let ordered = ordered_name(host);
-            let is_reached = |how| self.is_reached(&entrances, how, door);
+            let is_reached = |how| self.is_reached(&entrances, how, given.config);
             match acme.map_or(Err(ChallengeProblem::NoServer), |it| challenge(it, &ordered, is_reached)) {
                 Ok(challenge) => drop(orderable.hosts.insert(ordered.clone(), challenge)),
                 Err(why) => drop(orderable.unprovable.insert(ordered.clone(), why)),
@@ -144,7 +144,8 @@ impl FrontDoor {
 
     /// Whether an authority that comes to one of their addresses finds somebody who answers: at the port at which all authorities
     /// ask, or at that of the main entrance, to which that one may be forwarded.
-    fn is_reached(&self, entrances: &Entrances, how: ChallengeType, door: &Settings) -> bool {
+    fn is_reached(&self, entrances: &Entrances, how: ChallengeType, config: &Config) -> bool {
+        let door = &config.front_door;
         let (port, usual): (fn(&Settings) -> u16, u16) = match how {
             ChallengeType::Http01 => (|it| it.port, 80),
             ChallengeType::TlsAlpn01 => (|it| it.tls.port, 443),
@@ -152,7 +153,7 @@ impl FrontDoor {
         };
         let beside_main = |it: &Settings| {
             let is_everywhere = door.addresses.is_empty() || it.addresses.is_empty();
-            self.is_to_open(door)
+            self.is_to_open(config)
                 && (is_everywhere || it.addresses.iter().any(|ip| door.addresses.contains(ip)))
         };
         let reached = |it: &Settings| port(it) == usual || port(it) == port(door) || beside_main(it);

@@ -15,6 +15,7 @@ use super::{
     client_certificates::{self, cannot_ask},
     entrances::settings_of,
     not_attached::NotAttachedReason,
+    two_places,
 };
 use crate::{
     access_rules::{self, AccessRules},
@@ -50,6 +51,7 @@ fn guest(service: &Arc<Service>, given: PlanContext<'_>) -> Option<AttachedRoute
     if config.front_door.opens == OpenPolicy::Never && asks(&wishes) != Some(true) {
         return None;
     }
+    guest.problems.extend(two_places::problem(service, &wishes));
     if let Some(guessed) = wishes.guessed_places(service) {
         close(&mut guest, written_places(service, &wishes, config));
         for place in written_places(service, &guessed, config) {

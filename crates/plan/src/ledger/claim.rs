@@ -1,6 +1,9 @@
 //! What owners ask of the ledger, and what it answers.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use seaway_model::{
     ListenerId, Name, ObjectRef, Owner, Reason, Time,
@@ -135,6 +138,15 @@ impl Grant {
             held.chain(conflicts).chain(refused).filter(|_| self.from_hosts).collect();
         all.sort_by(|a, b| a.at.cmp(&b.at));
         all
+    }
+
+    /// The same by port and by who has it: at which addresses.
+    pub(crate) fn conflicts_by_port(&self) -> Vec<(String, ListenerId, &Owner)> {
+        let mut all: BTreeMap<(ListenerId, &Owner), Vec<String>> = BTreeMap::new();
+        for (ip, id, other) in &self.conflicts {
+            all.entry((*id, other)).or_default().push(ip.to_string());
+        }
+        all.into_iter().map(|((id, other), ips)| (ips.join(", "), id, other)).collect()
     }
 
     /// The ports that somebody else has.

@@ -173,7 +173,7 @@ impl World {
     fn open_or_close(&mut self) {
         let owner = front_door::owner();
         let settings = &self.config.front_door;
-        if !self.door.guests.is_to_open(settings) {
+        if !self.door.guests.is_to_open(&self.config) {
             for unit in std::mem::take(&mut self.door.units) {
                 self.disown(&owner, &unit);
             }
@@ -217,8 +217,8 @@ impl World {
         {
             problems.push(front_door::not_redirected(owner.object(), "frontDoor.tls.redirect".into()));
         }
-        for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
-            let message = format!("port {id} on {ip} is already used by {other}");
+        for (ips, id, other) in grant.iter().flat_map(|it| it.conflicts_by_port()) {
+            let message = format!("port {id} on {ips} is already used by {other}");
             problems.push(
                 Problem::new(owner.object(), Reason::PortConflict, message)
                     .at(if id.port == self.config.front_door.tls.port {

@@ -68,6 +68,7 @@ impl World {
         for (name, settings) in &door.entrances {
             let opens = match door.opens {
                 OpenPolicy::Never => false,
+                _ if !config.may_listen(&settings.addresses) => false,
                 OpenPolicy::Always => true,
                 OpenPolicy::WhenNeeded => self.door.guests.leads_at(Some(name)),
             };
@@ -143,8 +144,8 @@ impl World {
                 let field = format!("{place}.tls.redirect");
                 problems.push(front_door::not_redirected(owner.object(), field.into()));
             }
-            for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
-                let message = format!("port {id} on {ip} is already used by {other}");
+            for (ips, id, other) in grant.iter().flat_map(|it| it.conflicts_by_port()) {
+                let message = format!("port {id} on {ips} is already used by {other}");
                 let key = if id.port == settings.tls.port { "tls.port" } else { "port" };
                 let problem = Problem::new(owner.object(), Reason::PortConflict, message);
                 let fix = "Give the entrance another port or address.";

@@ -463,11 +463,11 @@ fn reserved(demand: &Demand, grant: &Grant) -> Vec<Problem> {
 /// Ports that somebody else has on the host's own addresses: only those listeners are spoiled.
 fn conflicts(demand: &Demand, grant: &Grant, is_cluster: bool) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (ip, id, other) in &grant.conflicts {
-        let field = field_of(demand, *id);
+    for (ips, id, other) in grant.conflicts_by_port() {
+        let field = field_of(demand, id);
         let other = other.named_for(&demand.owner, is_cluster);
         problems.push(
-            Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} is already used by {other}"))
+            Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ips} is already used by {other}"))
                 .at(field)
                 .fix("Choose another port, or write an AddressPool so that each Service has an address of its own. \
                     The Service that has the port keeps it; when Seaway starts, the older Service gets it, else the \

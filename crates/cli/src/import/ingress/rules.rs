@@ -320,7 +320,7 @@ impl Ingress<'_, '_> {
             let all: Vec<String> =
                 wanted.iter().map(|(name, value)| format!("seaway.dev/{name}={value}")).collect();
             let why = format!(
-                "the Service is not in this file, so annotate it: kubectl -n {} annotate service {} {}",
+                "the Service is not in this file, so annotate it: kubectl -n {} annotate --overwrite service {} {}",
                 key.namespace,
                 key.name,
                 all.join(" ")

@@ -89,7 +89,7 @@ fn services_of_the_file_are_taken_over_and_others_are_named() {
     let (alone, _) = whole.split_once("---").expect("two documents");
     let (_, report) = imported("ingress", alone);
     let told = report.why(12);
-    let wanted = "kubectl -n default annotate service web seaway.dev/max-body-size=8Mi";
+    let wanted = "kubectl -n default annotate --overwrite service web seaway.dev/max-body-size=8Mi";
     assert!(told.iter().any(|(of, why)| *of == Verdict::LeftOut && why.contains(wanted)), "{told:?}");
 }
 
@@ -434,7 +434,7 @@ fn of_two_values_for_one_service_the_stricter_or_the_first_is_written_and_the_ot
         let (_, report) = imported("ingress", &of);
         let lines = report.lines(false);
         assert!(lines.iter().any(|it| it.contains(said)), "{said}: {lines:?}");
-        let last = lines.iter().rfind(|it| it.contains("annotate service"));
+        let last = lines.iter().rfind(|it| it.contains("annotate --overwrite service"));
         assert!(last.is_some_and(|it| it.contains(written)), "{written}: {lines:?}");
     }
 }

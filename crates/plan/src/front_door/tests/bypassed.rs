@@ -287,3 +287,27 @@ fn a_listener_beside_a_protected_route_is_named_unless_the_service_says_itself_w
         }
     }
 }
+
+#[test]
+fn a_host_and_a_path_of_a_service_that_restricts_access_are_named_as_two_places() {
+    let path = ("seaway.dev/path", "/admin");
+    let cases: [(Say<'_>, Option<&str>); 8] = [
+        (&[host("shop.example"), path, RANGES], Some("seaway.dev/host: shop.example/admin,")),
+        (&[host("shop.example,a.example/x"), path, RANGES], Some("seaway.dev/host: shop.example/admin,")),
+        (&[host("shop.example"), path, ("seaway.dev/source-ranges", "office")], Some("shop.example/admin,")),
+        // Both are meant, nothing is restricted, or it is one place.
+        (&[host("shop.example/"), path, RANGES], None),
+        (&[host("shop.example/admin"), RANGES], None),
+        (&[host("shop.example"), path], None),
+        (&[host("shop.example"), RANGES], None),
+        (&[path, RANGES], None),
+    ];
+    for (say, fix) in cases {
+        let admin = saying(service("admin", &[80]), say);
+        let world = world(Config::default(), [put(&admin), backed(&admin)]);
+        let all = world.problems();
+        let told: Vec<_> = all.iter().filter(|it| it.message.contains("are two places")).collect();
+        assert_eq!(told.len(), usize::from(fix.is_some()), "{say:?}: {told:?}");
+        assert!(told.iter().all(|it| it.fix.contains(fix.unwrap_or_default())), "{say:?}: {told:?}");
+    }
+}

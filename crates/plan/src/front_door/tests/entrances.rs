@@ -311,3 +311,14 @@ fn what_is_at_an_entrance_alone_is_named_where_a_broader_place_opens_it_at_the_m
     let both = world(config, [put(&admin("shop.example/admin")), put(&other)]);
     assert_eq!(open(&both), [""; 0]);
 }
+
+#[test]
+fn an_entrance_of_which_no_address_may_be_used_listens_nowhere() {
+    let shop = saying(service("shop", &[80]), &[host("shop.example"), INTERNAL]);
+    for (only, is_open) in [("192.0.2.5", true), ("192.0.2.6", false)] {
+        let config = Config { listen_only: vec![ip(only)], ..config() };
+        let world = world(config, [put(&shop), backed(&shop)]);
+        assert_eq!(at(&world, Some("internal")).is_some(), is_open, "{only}");
+        assert!(at(&world, None).is_none(), "{only}");
+    }
+}

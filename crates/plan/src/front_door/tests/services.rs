@@ -379,3 +379,38 @@ fn what_cannot_be_had_where_listeners_are_shared_is_told_unless_the_service_has_
         assert_eq!(found, is_told, "{namespace}/{name}: {told:?}");
     }
 }
+
+#[test]
+fn a_port_of_the_configuration_listens_nowhere_where_its_address_may_not_be_used() {
+    use seaway_testkit::facts::ip;
+    let db = service("db", &[5432]);
+    for (only, is_told) in [("192.0.2.5", false), ("192.0.2.6", true)] {
+        let port = ExposedPort { address: Some(ip("192.0.2.5")), ..exposed(L4::Tcp, "db", 5432) };
+        let config = Config { exposed: vec![port], listen_only: vec![ip(only)], ..Config::default() };
+        let world = world(config, [put(&db), backed(&db)]);
+        let all = world.problems();
+        let told = all.iter().find(|it| it.message.contains("it listens nowhere"));
+        assert_eq!(told.is_some(), is_told, "{only}: {all:?}");
+        assert!(told.is_none_or(|it| it.fix.contains("--address 192.0.2.5")), "{told:?}");
+        // It is no port of HTTP for that.
+        assert_eq!(entrances(&world), [""; 0], "{only}");
+    }
+}
+
+#[test]
+fn a_service_with_a_host_name_misses_no_path_of_its_name() {
+    for (hosts, is_told) in [(None, true), (Some(["a.example", "b.example"]), false)] {
+        let web = |namespace: &str, index: usize| {
+            let it = service(&format!("{namespace}/web"), &[80]);
+            match hosts {
+                Some(hosts) => saying(it, &[("seaway.dev/host", hosts[index])]),
+                None => it,
+            }
+        };
+        let (one, two) = (web("aa", 0), web("bb", 1));
+        let world = world(Config::default(), [put(&one), backed(&one), put(&two), backed(&two)]);
+        let told: Vec<String> =
+            problems(&world).into_iter().filter(|it| it.contains("/web") && it.contains("already")).collect();
+        assert_eq!(told.len(), usize::from(is_told), "{told:?}");
+    }
+}
