@@ -109,7 +109,7 @@ impl Directory {
             Ok(it) if it.scheme() == "https" => Ok(()),
             _ => Err(AcmeError::Unexpected {
                 url: clean(url),
-                why: "the directory names a URL that is not https".into(),
+                why: "the ACME directory has a URL that does not begin with https://".into(),
             }),
         }
     }
@@ -149,7 +149,7 @@ impl Directory {
         let made = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).take();
         made.ok_or_else(|| AcmeError::Unexpected {
             url: url.clone(),
-            why: "the reply has no Replay-Nonce".into(),
+            why: "the reply has no Replay-Nonce header".into(),
         })
     }
 

@@ -94,7 +94,8 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
         raise_descriptor_limit();
     }
     runtime()?.block_on(async {
-        let signals = Signals::listen().context("signals cannot be listened to")?;
+        let signals =
+            Signals::listen().context("the handler of signals such as SIGTERM cannot be installed")?;
         let member = Member::start(arguments, settings, part, log).await?;
         member.until_the_end(signals, arguments, began).await
     })

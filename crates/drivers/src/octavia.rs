@@ -331,7 +331,7 @@ impl Driver for Octavia {
         if step.locks() {
             let queued = self.is_queued(joined, observed).await;
             if let Some(left) = queued.map_err(|error| self.failed(&asker, &error))? {
-                let why = format!("{step}: OVN is still working on the previous write");
+                let why = format!("{step}: OVN is still applying the previous change");
                 return Err(Failure::wait(why, left));
             }
         }

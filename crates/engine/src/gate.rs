@@ -300,7 +300,7 @@ fn without_exposing<D: Driver>(unit: &Unit, steps: Vec<D::Step>) -> Permitted<D:
     let (exposing, steps): (Vec<_>, Vec<_>) = steps.into_iter().partition(|it| it.effect().exposes);
     for step in &exposing {
         let driver = name::<D>();
-        error!(%unit, %step, "the driver {driver} would expose what is to be deleted, which is a bug in Seaway; it is not done");
+        error!(%unit, %step, "the driver {driver} would open to clients what is to be deleted: Seaway skips this step; this is a bug in Seaway");
     }
     // It is not gone yet, then.
     Permitted { steps, problems: Vec::new(), waits: !exposing.is_empty() }
@@ -436,7 +436,7 @@ fn used(owner: Owner, what: &str, says: &str) -> Failure {
 }
 
 fn unanswered(owner: &Owner, what: &str, says: &str, why: &str) -> Failure {
-    let message = format!("{what} is not deleted before the API server says that {says}: {why}");
+    let message = format!("{what} is not deleted until the API server confirms that {says}: {why}");
     let fix = "The controller must be allowed to get and list services: install the roles of this version (seaway crds).";
     refused(owner.clone(), Reason::Unreachable, message, fix)
 }

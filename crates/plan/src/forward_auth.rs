@@ -53,7 +53,7 @@ pub(crate) fn problem(service: &Service, wishes: &ServiceOptions, given: PlanCon
         None => (
             Reason::NoSuchService,
             format!("there is no Service {}/{}: all requests get 503", key.namespace, key.name),
-            "Write the Service, or name another.".to_owned(),
+            "Create the Service, or name another one.".to_owned(),
         ),
         Some(it) if !it.ports.iter().any(|it| it.protocol == L4::Tcp && it.port == asked.port) => {
             let has: Vec<String> = it.ports.iter().map(|it| format!("{}/{}", it.port, it.protocol)).collect();

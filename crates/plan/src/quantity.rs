@@ -195,7 +195,7 @@ pub fn ids(text: &str) -> Result<BTreeSet<Name>, String> {
 pub fn pending_limit(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         it if it < Duration::from_secs(60) => {
-            Err(format!("{text:?} is less than a minute, which a load balancer usually needs"))
+            Err(format!("{text:?} is less than 1m, and creating a load balancer usually takes that long"))
         }
         it => Ok(it),
     }

@@ -177,7 +177,7 @@ pub fn without_service(world: &World) -> Vec<Problem> {
                     let meant = ObjectRef::new(Kind::Service, namespace.clone(), near);
                     problem.about(ProblemDetail::Meant(meant)).fix(format!("Did you mean {near}?"))
                 }
-                None => problem.fix("Write the Service, or remove the slice."),
+                None => problem.fix("Create the Service, or delete the EndpointSlice."),
             });
         }
     }

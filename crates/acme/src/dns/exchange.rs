@@ -61,7 +61,7 @@ impl SentRequest<'_> {
         let unbelievable = |why: String| DnsError::Unbelievable { server: self.at, why };
         let reply = Reply::read(bytes).map_err(|_| unbelievable("the answer is not a DNS message".into()))?;
         if !self.request.is_answered_by(&reply) {
-            return Err(unbelievable("the answer is to another query".into()));
+            return Err(unbelievable("the answer of the name server belongs to another query".into()));
         }
         if let Some(key) = self.key {
             let verified = key.verify(bytes, reply.tsig.as_ref(), &self.mac, self.now);

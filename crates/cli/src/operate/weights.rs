@@ -130,7 +130,7 @@ impl Weights {
                     let set: BTreeSet<String> = before.0.iter().map(|it| it.of.to_string()).collect();
                     let set: Vec<String> = set.into_iter().collect();
                     return Err(match set.as_slice() {
-                        [] => "nothing is set at run time: there is nothing to reset".to_owned(),
+                        [] => "no weight or drain is set at run time: there is nothing to reset".to_owned(),
                         all => format!(
                             "{of} has no weight or drain set at run time; these have: {}",
                             all.join(", ")
@@ -145,7 +145,7 @@ impl Weights {
         if lines.is_empty() {
             lines.push("nothing was set".to_owned());
         }
-        lines.iter().for_each(|line| info!("an operator took a weight back: {line}"));
+        lines.iter().for_each(|line| info!("an operator removed a weight: {line}"));
         let reply = Reply { lines, weights: MemberWeights::clone(&weights), ..Reply::default() };
         Ok((Change::Weights(weights), reply))
     }

@@ -26,7 +26,7 @@ pub(super) async fn serve(
     arguments: &Run,
     reloads: ReloadReceiver,
 ) -> Result<ExitCode> {
-    let signals = Signals::listen().context("signals cannot be listened to")?;
+    let signals = Signals::listen().context("the handler of signals such as SIGTERM cannot be installed")?;
     let proxy = start_proxy(&process.settings)?;
     let mut taken = None;
     if arguments.take_over && process.settings.data_plane != DataPlane::Native {

@@ -136,7 +136,7 @@ fn a_controller_that_may_not_ask_for_services_deletes_nothing_and_says_which_rig
     scene.cluster.kubectl(&["patch", "clusterrole", "seaway-cloud", "--type=json", "-p", without]);
     scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
     until("it says what it waits for", || {
-        scene.log("begin").contains("is not deleted before the API server says")
+        scene.log("begin").contains("is not deleted until the API server confirms")
     });
     assert_eq!((project.balancers().len(), project.floating().len()), (1, 1));
     let back = without.replace(r#"["patch"]"#, r#"["get", "patch"]"#);

@@ -191,7 +191,7 @@ fn a_controller_that_may_not_list_hosts_gives_no_address_of_theirs_to_another_se
     let lacks = "may not list loadbalancerhosts.seaway.dev";
     until("the next one says what it lacks, and what follows", || {
         let log = scene.log("next");
-        log.contains(lacks) && log.contains("no Service is planned until they are listed")
+        log.contains(lacks) && log.contains("Seaway changes no Service until these objects are listed")
     });
     scene.cluster.kubectl(&["delete", "service", "shop"]);
     scene.cluster.apply(&asking("other", &at));

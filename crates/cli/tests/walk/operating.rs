@@ -230,7 +230,7 @@ fn words_that_mean_nothing_change_nothing_and_the_answer_says_what_there_is() {
     let why = refused(&seaway, &["drain", "default/cart"]);
     assert!(why.contains("no Service default/cart is served; there is default/shop"), "{why}");
     let why = refused(&seaway, &["reset", "alice"]);
-    assert!(why.contains("nothing is set at run time"), "{why}");
+    assert!(why.contains("no weight or drain is set at run time"), "{why}");
     assert!(done(&seaway, &["reset"]).contains("nothing was set"));
     assert_eq!(say(&seaway, &["weight", "alice", "1000001"]).status.code(), Some(2));
     assert_eq!(answered(&seaway, 8), [("alice".to_owned(), 4), ("bob".to_owned(), 4)].into());

@@ -68,7 +68,8 @@ impl Reflector {
             problem.message = format!("{}; the last known state stays in use", problem.message);
         }
         if missing && self.required && !self.synced {
-            problem.message = format!("{}; no Service is planned until they are listed", problem.message);
+            problem.message =
+                format!("{}; Seaway changes no Service until these objects are listed", problem.message);
         }
         let passing = answer.is_transient();
         let is_missed = match watched.need {

@@ -80,7 +80,7 @@ async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
             "services" => assert!(!heard.synced.contains(&Kind::Service), "nothing is planned without"),
             "loadbalancerhosts" => {
                 let told = heard.told_of(&kubernetes());
-                assert!(told.contains("no Service is planned until they are listed"), "{told}");
+                assert!(told.contains("Seaway changes no Service until these objects are listed"), "{told}");
                 assert!(
                     !heard.synced.contains(&Kind::LoadBalancerHost),
                     "addresses would be free that hosts serve"

@@ -172,7 +172,7 @@ impl Octavia {
             }
             _ if !found.is_empty() => {
                 let text = format!(
-                    "objects in the cloud were changed by others: {}; Seaway restores them",
+                    "other clients of the cloud changed objects of Seaway: {}; Seaway restores them",
                     some(&found, "; ")
                 );
                 self.tell(unit, Note { warning: true, reason: "Drift", text });

@@ -35,7 +35,7 @@ pub fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
                 "this provider of load balancers has no {}: the setting has no effect",
                 ability.as_str()
             );
-            (message, "Ask for less, or choose another provider.")
+            (message, "Remove the setting, or choose another provider.")
         });
     let mut messages: Vec<(String, &str)> = (asked.into_iter())
         .filter(|(is_asked, ability)| *is_asked && !can.has(*ability))
@@ -44,7 +44,7 @@ pub fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
                 "this provider of load balancers has no {}: this setting is ignored",
                 ability.as_str()
             );
-            (message, "Ask for less, or choose another provider.")
+            (message, "Remove the setting, or choose another provider.")
         })
         .chain(ignored)
         .collect();

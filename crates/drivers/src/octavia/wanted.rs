@@ -341,7 +341,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
         |what: &str, fix: &str| say(format!("this provider of load balancers has no {what}"), fix);
     let mut need = |it: bool, ability: Ability| {
         if it && !can.has(ability) {
-            refuse(ability.as_str(), "Choose another provider, or ask for less.");
+            refuse(ability.as_str(), "Choose another provider, or remove the setting.");
         }
     };
     need(listener.l4 == L4::Tcp, Ability::Tcp);
@@ -370,7 +370,10 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             refuse("health check for gRPC", "Use an HTTP or a TCP check.");
         }
         Some(CheckKind::Http { expect: Some(_), .. } | CheckKind::Udp { expect: Some(_), .. }) => {
-            refuse("health check that looks for a text in the response", "Check by status alone.");
+            refuse(
+                "health check that looks for a text in the response",
+                "Let the health check expect an HTTP status, and no text.",
+            );
         }
         Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
             refuse("health check by HTTP", "Use a TCP check.");
@@ -382,7 +385,10 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             refuse(Ability::CheckedHost.as_str(), "Leave the host out.");
         }
         Some(_) if listener.l4 == L4::Sctp && !can.has(Ability::Http) => {
-            refuse("health check of SCTP", "Leave it out: seaway.dev/cloud-monitor: \"false\".");
+            refuse(
+                "health check of SCTP",
+                "Turn the health monitor off: seaway.dev/cloud-monitor: \"false\".",
+            );
         }
         _ => {}
     }

@@ -36,7 +36,7 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
             let branches = branches(&it).map_err(|wrong| {
                 Error::new(
                     Class::Strange,
-                    format!("the cloud created it, but its reply is not understood: {wrong}"),
+                    format!("the cloud created the object, but Seaway cannot read the reply: {wrong}"),
                 )
                 .with_operation(step.to_string())
             })?;
@@ -267,7 +267,7 @@ fn pool<'b>(
 }
 
 fn gone(step: &Step) -> Error {
-    Error::new(Class::Stale, "the object that it belongs to does not exist any more")
+    Error::new(Class::Stale, "the parent of this object in the cloud does not exist any more")
         .with_operation(step.to_string())
 }
 

@@ -42,7 +42,7 @@ pub enum SocketError {
     Refused { command: String, refusal: CommandError },
     #[error("`{0}` cannot be sent as one command")]
     Unsendable(String),
-    #[error("HAProxy answers more than it was asked")]
+    #[error("HAProxy sent more replies than Seaway sent commands")]
     OutOfStep,
 }
 

@@ -155,7 +155,7 @@ impl AnnouncingObjects {
             let what = match () {
                 () if password.value.is_none() => Some("; Seaway starts no session"),
                 () if self.lost.contains(&password.secret) => {
-                    Some("; sessions use the last one until a restart")
+                    Some("; sessions use the last password until a restart")
                 }
                 () => None,
             };

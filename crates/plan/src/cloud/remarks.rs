@@ -94,7 +94,7 @@ impl Demand {
         let native = native.filter(|option| !at_front_door || protects(option));
         for field in native.filter_map(|option| self.wishes.written.get(option)) {
             let message = "load balancers of a cloud cannot do this: the annotation has no effect".to_owned();
-            remark(field, message, "Remove it, or serve the Service with the native driver.");
+            remark(field, message, "Remove the setting, or serve the Service with the native driver.");
         }
         if let (Some((name, _)), false, Some(field)) =
             (&http.cookie, at_front_door, self.wishes.written.get(STICKY))
@@ -116,7 +116,7 @@ impl Demand {
             let message =
                 "load balancers of a cloud choose what their probes send: this annotation has no effect"
                     .to_owned();
-            remark(field, message, "Remove it, or serve the Service with the native driver.");
+            remark(field, message, "Remove the setting, or serve the Service with the native driver.");
         }
         if let [first, _, ..] = self.wishes.requested[..] {
             let message = format!("of several addresses only the first is requested, {first}");

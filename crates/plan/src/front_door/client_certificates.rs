@@ -39,7 +39,9 @@ impl CannotAsk {
     pub(super) fn fix(self) -> &'static str {
         match self {
             CannotAsk::NoAuthorities => "Name their Secret in seaway.dev/client-authorities.",
-            CannotAsk::NoHost => "Give it host names: seaway.dev/host, or hostnames of the HTTPRoute.",
+            CannotAsk::NoHost => {
+                "Give the Service host names: seaway.dev/host, or spec.hostnames of the HTTPRoute."
+            }
             CannotAsk::FrontDoorAsks => {
                 "Remove the annotation, or frontDoor.tls.clients; or give the Service a LoadBalancer of its own."
             }

@@ -277,7 +277,7 @@ impl Reader<'_> {
                 &to.field,
                 format!("there is no Service {}/{}", key.namespace, key.name),
             )
-            .fix = "Write the Service, or name another.".to_owned();
+            .fix = "Create the Service, or name another one.".to_owned();
             return None;
         };
         if !service.ports.iter().any(|it| it.protocol == L4::Tcp && it.port == to.port) {

@@ -238,11 +238,11 @@ fn idle_here(service: &Service, wishes: &ServiceOptions, at: OptionScope, config
     let (what, fix) = match at {
         OptionScope::Passthrough => (
             "this annotation has no effect where the front door passes TLS on to members",
-            "Remove it; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.",
+            "Remove this annotation; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.",
         ),
         _ => (
             "this annotation has no effect at the front door, whose listeners many Services share",
-            "Remove it, or give the Service an address of its own: spec.type: LoadBalancer.",
+            "Remove the annotation, or give the Service an address of its own: spec.type: LoadBalancer.",
         ),
     };
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
@@ -385,7 +385,8 @@ fn without_host(key: &ServiceKey, wishes: &ServiceOptions) -> Option<Problem> {
     let what = "the front door requires client certificates by host name: the Service is not served at paths of all host names";
     let problem =
         Problem::new(key.object(), Reason::Unsupported, what).at(wishes.field_of(annotations::PATH));
-    let fix = "Write the path behind a host name, seaway.dev/host: shop.example/api; or remove it.";
+    let fix =
+        "Write the path behind a host name, seaway.dev/host: shop.example/api; or remove the annotation.";
     (!wishes.http.paths.is_empty()).then(|| problem.fix(fix))
 }
 
@@ -398,11 +399,11 @@ fn without_name(key: &ServiceKey, wishes: &ServiceOptions) -> Option<Problem> {
     Some(
         problem
             .at(wishes.field_of(annotations::TLS_PROFILE))
-            .fix("Give it a host name, seaway.dev/host; or remove the annotation."),
+            .fix("Give the Service a host name, seaway.dev/host; or remove the annotation."),
     )
 }
 
-const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
+const REMOVE_IT: &str = "Give the Service a LoadBalancer of its own, or remove the annotation.";
 
 /// What somebody is told who asked to be there in vain.
 fn refused(

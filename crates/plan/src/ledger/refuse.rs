@@ -107,7 +107,7 @@ impl DecisionContext<'_> {
             None => format!("every pool is for other namespaces or Services ({})", pools.join(", ")),
         };
         problem(claim, Reason::NoPool, message).fix(
-            "Add an AddressPool, or let one in through its namespaces, namespaceSelectors and serviceSelectors.",
+            "Add an AddressPool, or change namespaces, namespaceSelectors and serviceSelectors of one so that they match this Service.",
         )
     }
 

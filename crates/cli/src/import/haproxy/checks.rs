@@ -124,7 +124,7 @@ fn request<'s>(
                             }
                             _ => context.report.left_out(
                                 &line.place,
-                                "a check of Seaway sends the Host, and no other header",
+                                "a health check of Seaway sends the Host header, and no other one",
                             ),
                         },
                         _ => context.report.left_out(
@@ -152,7 +152,7 @@ fn request<'s>(
             "disable-on-404" => {
                 context.report.left_out(&line.place, "write 200-399 or so in seaway.dev/health-check-status")
             }
-            _ => context.report.left_out(&line.place, "a check of Seaway is one request"),
+            _ => context.report.left_out(&line.place, "a health check of Seaway sends one request"),
         }
     }
     if !path.starts_with('/') {
@@ -160,7 +160,7 @@ fn request<'s>(
     }
     said.insert("health-check-path", path);
     if method != "GET" {
-        context.report.differs(&option.place, "a check of Seaway is a GET");
+        context.report.differs(&option.place, "a health check of Seaway is a GET request");
     }
 }
 

@@ -270,7 +270,7 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
                      addresses: run a second seaway for this frontend; no listener is created for this bind"
             }
             None => {
-                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for this bind"
+                "at a port that is not the front door's, Seaway sends all requests to one backend: no listener is created for this bind"
             }
             Some(backend) => {
                 context.proxy.listeners.push(OwnListener {
@@ -311,6 +311,6 @@ fn unused(context: &mut Context<'_>) {
     let unused: Vec<_> =
         context.sections.iter().filter(|it| it.kind == "backend" && !named(&it.name)).collect();
     for section in unused {
-        context.report.no_effect(&section.place, "no frontend leads to this backend");
+        context.report.no_effect(&section.place, "no frontend sends requests to this backend");
     }
 }

@@ -130,7 +130,7 @@ fn unsaid(term: &Term, ports: Ports) -> Option<String> {
             Some("Seaway does not route by the client's address".to_owned())
         }
         Term { sni, .. } if !sni.is_empty() => {
-            Some("the name in TLS selects no backend where HTTP is read".to_owned())
+            Some("the server name in TLS (SNI) selects no backend in mode http".to_owned())
         }
         Term { tls: Some(tls), .. } if ports.plain && ports.tls => {
             Some(format!("both ports have the same routes: whether TLS was used ({tls}) selects none"))
@@ -254,7 +254,7 @@ fn requests<'s>(
         for term in &mut found {
             changes.spoil(term);
             if !term.sni.is_empty() {
-                term.unknown.get_or_insert_with(|| "the name in TLS (req.ssl_sni)".to_owned());
+                term.unknown.get_or_insert_with(|| "the server name in TLS (req.ssl_sni)".to_owned());
             }
         }
         changes.note(line);

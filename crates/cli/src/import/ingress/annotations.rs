@@ -129,7 +129,7 @@ fn of_nginx(
         "session-cookie-samesite" => report.left_out(place, "Seaway's cookie has SameSite=Lax: browsers do not send it from frames of other sites (None would), and send it when a link of another site is followed (Strict would not)"),
         "session-cookie-conditional-samesite-none" => report.left_out(place, "Seaway's cookie has SameSite=Lax for all clients"),
         "session-cookie-max-age" | "session-cookie-expires" => report.left_out(place, "Seaway's cookie ends with the browser's session, and a client may get another member then"),
-        "session-cookie-domain" => report.left_out(place, "Seaway's cookie is for the host of the request alone"),
+        "session-cookie-domain" => report.left_out(place, "Seaway's cookie has no Domain attribute: browsers send it to the host of the request only"),
         "session-cookie-secure" => report.differs(place, "Seaway's cookie is Secure where the request came by TLS"),
         "backend-protocol" => match value.to_ascii_uppercase().as_str() {
             "HTTP" | "AUTO_HTTP" => {}
@@ -139,7 +139,7 @@ fn of_nginx(
             }
             "GRPC" => report.left_out(place, "write appProtocol: grpc at the port of the Service"),
             "GRPCS" => report.left_out(place, "write appProtocol: grpcs at the port of the Service"),
-            _ => report.left_out(place, "Seaway speaks HTTP and gRPC to members"),
+            _ => report.left_out(place, "not translated: Seaway speaks only HTTP and gRPC to members"),
         },
         "proxy-ssl-verify" if value == "on" => drop(options.service.insert("backend-tls-verify", "on".to_owned())),
         "proxy-ssl-verify" => {}
@@ -215,7 +215,7 @@ fn of_nginx(
             report.closed(place, "Seaway does not know this annotation, which may restrict who can connect");
             options.closed.get_or_insert_with(|| name.to_owned());
         }
-        _ if value == "false" => report.no_effect(place, "this turns off something that Seaway does not do anyway"),
+        _ if value == "false" => report.no_effect(place, "no effect: this turns off something that Seaway never does"),
         _ => report.left_out(place, "Seaway has no counterpart"),
     }
 }

@@ -157,13 +157,13 @@ pub(super) fn settled(mut routes: Vec<PatternRoute>, report: &mut Report) -> Vec
                 }
                 None => report.differs(
                     &it.route.place,
-                    "ingress-nginx takes this path in upper and lower case, and Seaway as it is written",
+                    "ingress-nginx matches this path in upper and lower case; Seaway only in the case that is written",
                 ),
             }
         } else if longer.is_some() && it.is_open() {
             report.differs(
                 &it.route.place,
-                "ingress-nginx takes all paths that begin so, in upper and lower case, and Seaway whole segments as they are written",
+                "ingress-nginx matches all paths that begin with this one, in upper and lower case; Seaway matches whole segments, in the case that is written",
             );
         } else {
             it.set_expression(report);
@@ -183,7 +183,7 @@ pub(super) fn settled(mut routes: Vec<PatternRoute>, report: &mut Report) -> Vec
         };
         if let Some(longer) = before.iter().find(is_first) {
             let why = format!(
-                "ingress-nginx compares {} of {} before it, and HTTPRoutes are compared in the order of their namespaces",
+                "ingress-nginx compares {} of {} before this path, and HTTPRoutes are compared in the order of their namespaces",
                 longer.written, longer.route.place
             );
             it.close(&why, report);

@@ -302,14 +302,14 @@ impl Ingress<'_, '_> {
             match wanted.get(name).filter(|it| *it != value) {
                 Some(other) if is_stricter(name, value, other) => {
                     let why = format!(
-                        "the Service gets seaway.dev/{name}: {value}, which is stricter, and not {other}, which another Ingress asks for: it has one value for all routes"
+                        "the Service gets seaway.dev/{name}: {value}, which is stricter, and not {other}, which another Ingress asks for: the annotation has one value for all routes of a Service"
                     );
                     context.report.left_out(at, &why);
                     wanted.insert(name, value.clone());
                 }
                 Some(other) => {
                     let why = format!(
-                        "the Service gets seaway.dev/{name}: {other}, which another Ingress asks for, and not {value}: it has one value for all routes"
+                        "the Service gets seaway.dev/{name}: {other}, which another Ingress asks for, and not {value}: the annotation has one value for all routes of a Service"
                     );
                     context.report.left_out(at, &why);
                 }

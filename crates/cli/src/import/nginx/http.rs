@@ -243,7 +243,7 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
                 "several servers are at this port, which is not the front door's: no listener is created for this server"
             }
             (_, None) => {
-                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for this server"
+                "at a port that is not the front door's, Seaway sends all requests to one backend: no listener is created for this server"
             }
             (_, Some(backend)) => {
                 let annotations = BTreeMap::from([("protocol", "http".to_owned())]);

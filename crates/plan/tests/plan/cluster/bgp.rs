@@ -478,7 +478,8 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
     // Deleted to be made again: the session is protected by what it said.
     world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Secret, "default", "tor"))));
     assert!(
-        password(&world).value.is_some() && messages(&world).contains("use the last one until a restart")
+        password(&world).value.is_some()
+            && messages(&world).contains("use the last password until a restart")
     );
     world.apply(peer("tor", router("10.0.0.1")));
     world.apply(peer("tor", it.clone()));
