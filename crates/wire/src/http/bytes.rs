@@ -59,6 +59,50 @@ pub(crate) fn token_length(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| CLASS[usize::from(*byte)] & TOKEN == 0).unwrap_or(bytes.len())
 }
 
+const ONES: u64 = u64::MAX / 0xff;
+const HIGH_BITS: u64 = ONES * 0x80;
+
+/// How many bytes at the start are letters and hyphens, as in nearly all names of fields: eight at a time, while there are eight.
+pub(crate) fn plain_name_length(bytes: &[u8]) -> usize {
+    let (words, _) = bytes.as_chunks();
+    let mut length = 0;
+    for word in words {
+        let others = others_than_plain(*word);
+        if others != 0 {
+            return length + others.trailing_zeros() as usize / 8;
+        }
+        length += word.len();
+    }
+    length
+}
+
+/// The highest bit of each byte that is neither a letter nor a hyphen. (No sum carries into the next byte.)
+const fn others_than_plain(bytes: [u8; 8]) -> u64 {
+    let word = u64::from_le_bytes(bytes);
+    let small = (word | (ONES * 0x20)) & !HIGH_BITS;
+    let from_a = small + ONES * (0x80 - b'a' as u64);
+    let beyond_z = small + ONES * (0x7f - b'z' as u64);
+    let not_hyphen = word ^ (ONES * b'-' as u64);
+    let other_than_hyphen = ((not_hyphen & !HIGH_BITS) + !HIGH_BITS) | not_hyphen;
+    (!(from_a & !beyond_z) | word) & other_than_hyphen & HIGH_BITS
+}
+
+/// How many bytes at the start are neither control bytes nor DEL.
+pub(crate) fn printable_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    let mut length = 0;
+    for word in words {
+        let others = not_printable(*word);
+        if others != 0 {
+            // What comes before the first one is exact.
+            return length + others.trailing_zeros() as usize / 8;
+        }
+        length += word.len();
+    }
+    let is_other = |byte: &u8| *byte < b' ' || *byte == 0x7f;
+    length + rest.iter().position(is_other).unwrap_or(rest.len())
+}
+
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TOKEN)
 }
@@ -84,15 +128,19 @@ pub(crate) fn is_value(bytes: &[u8]) -> bool {
     words.iter().all(|word| is_printable(*word) || all(word, VALUE)) && all(rest, VALUE)
 }
 
-/// Whether none of the bytes is below the space, and none is DEL. (A subtraction borrows from the next byte only where it found one.)
+/// Whether none of the bytes is below the space, and none is DEL.
 const fn is_printable(bytes: [u8; 8]) -> bool {
-    const ONES: u64 = u64::MAX / 0xff;
-    const HIGH_BITS: u64 = ONES * 0x80;
-    let word = u64::from_ne_bytes(bytes);
+    not_printable(bytes) == 0
+}
+
+/// The highest bit of each such byte, and of some behind the first one. (A subtraction borrows from the next byte only where it
+/// found one.)
+const fn not_printable(bytes: [u8; 8]) -> u64 {
+    let word = u64::from_le_bytes(bytes);
     let below_space = word.wrapping_sub(ONES * b' ' as u64) & !word;
     let not_del = word ^ (ONES * 0x7f);
     let del = not_del.wrapping_sub(ONES) & !not_del;
-    (below_space | del) & HIGH_BITS == 0
+    (below_space | del) & HIGH_BITS
 }
 
 pub(crate) fn is_target(bytes: &[u8]) -> bool {
@@ -140,6 +188,13 @@ mod tests {
                         value[at] = byte;
                         let expected = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
                         assert_eq!(is_value(&value), expected, "{value:?}");
+                        let one_by_one = |is: fn(u8) -> bool| value.iter().position(|it| !is(*it));
+                        let printable = one_by_one(|it| it >= b' ' && it != 0x7f).unwrap_or(length);
+                        assert_eq!(printable_length(&value), printable, "{value:?}");
+                        let plain = one_by_one(|it| it.is_ascii_alphabetic() || it == b'-');
+                        // What does not fill a word is left to others.
+                        let plain = plain.unwrap_or(length).min(length / 8 * 8);
+                        assert_eq!(plain_name_length(&value), plain, "{value:?}");
                     }
                 }
             }

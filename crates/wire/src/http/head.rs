@@ -125,6 +125,13 @@ impl<'b> HeaderLines<'b> {
     /// Reads fields up to the empty line.
     pub(super) fn fields(&mut self, fields: &mut Vec<Field>, limits: &Limits) -> Result<(), HeadError> {
         loop {
+            if let Some((field, end)) = plain_field(self.bytes, self.at)
+                && fields.len() < limits.fields
+            {
+                fields.push(field);
+                self.at = end;
+                continue;
+            }
             let (start, line) = self.next()?;
             if line.is_empty() {
                 return Ok(());
@@ -135,6 +142,23 @@ impl<'b> HeaderLines<'b> {
             fields.push(field(start, line)?);
         }
     }
+}
+
+/// A field as nearly all are written, and where the next line starts: a name of letters and hyphens, one space behind the colon, a
+/// value without tabs and without white space around it. [`field`] decides on all others.
+#[allow(clippy::arithmetic_side_effects, reason = "places within one head, which the value is a part of")]
+fn plain_field(bytes: &[u8], start: usize) -> Option<(Field, usize)> {
+    let line = bytes.get(start..)?;
+    let length = bytes::plain_name_length(line);
+    let (name, rest) = line.split_at_checked(length)?;
+    let rest = rest.strip_prefix(b": ").filter(|_| length > 0)?;
+    let (value, end) = rest.split_at_checked(bytes::printable_length(rest))?;
+    if !end.starts_with(b"\r\n") || matches!(value, [] | [b' ', ..] | [.., b' ']) {
+        return None;
+    }
+    let from = start + length + 2;
+    let value = ByteRange::new(from, from + value.len());
+    Some((Field::new(name, ByteRange::new(start, start + length), value), value.end as usize + 2))
 }
 
 #[allow(clippy::arithmetic_side_effects, reason = "places within one head, which the value is a part of")]
@@ -174,5 +198,77 @@ pub(super) fn version(bytes: &[u8]) -> Result<Version, HeadError> {
             }
         }
         _ => Err(HeadError::bad("an invalid version of HTTP")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As [`field`] reads it from a line alone.
+    fn one_by_one(line: &str) -> Result<Field, HeadError> {
+        field(0, line.as_bytes())
+    }
+
+    #[test]
+    fn a_field_that_is_read_quickly_is_the_one_that_is_read_slowly() {
+        let names = [
+            "a",
+            "Host",
+            "User-Agent",
+            "x-long-name-of-a-field",
+            "content_length",
+            "x1",
+            "",
+            " a",
+            "a ",
+            "a\rb",
+        ];
+        let values = [
+            "",
+            "b",
+            " b",
+            "b ",
+            "  b",
+            "b\tc",
+            "\tb",
+            "b\t",
+            "b\rc",
+            "b\u{7f}",
+            "b\u{1}",
+            "b: c",
+            "\u{e9}t\u{e9}",
+            "0123456789abcdef",
+        ];
+        let mut quick = 0;
+        for name in names {
+            for value in values {
+                for colon in [":", ": ", ":  ", " :", "", ":\t"] {
+                    let line = format!("{name}{colon}{value}");
+                    for after in ["\r\n", "\r\n\r\n", "\r\nNext: field\r\n\r\n"] {
+                        let whole = format!("{line}{after}");
+                        if let Some((field, end)) = plain_field(whole.as_bytes(), 0) {
+                            assert_eq!((Ok(field), end), (one_by_one(&line), line.len() + 2), "{whole:?}");
+                            quick += 1;
+                        }
+                    }
+                    for after in ["", "\n", "\r", "\n\r\n", "\r\r\n"] {
+                        assert_eq!(plain_field(format!("{line}{after}").as_bytes(), 0), None, "{line:?}");
+                    }
+                }
+            }
+        }
+        assert!(quick > 40, "{quick}");
+    }
+
+    #[test]
+    fn no_more_fields_are_read_than_the_limit_allows() {
+        let head = b"Accept: text/html\r\nAccept-Language: de\r\nUser-Agent: test\r\n\r\n";
+        for (most, expected) in [(3, Ok(())), (2, Err(HeadError::new(431, "too many fields")))] {
+            let limits = Limits { fields: most, ..Limits::default() };
+            let mut fields = Vec::new();
+            assert_eq!(HeaderLines::new(head, 0).fields(&mut fields, &limits), expected);
+            assert_eq!(fields.len(), most);
+        }
     }
 }
