@@ -13,6 +13,12 @@ pub struct Field {
 }
 
 impl Field {
+    /// By a name without an underscore: it cannot look like that of a known field.
+    pub(super) fn plain(name: &[u8], at: ByteRange, value: ByteRange) -> Field {
+        let known = KnownHeader::of(name);
+        Field { name: at, value, known, hop: known.is_hop() }
+    }
+
     pub(super) fn new(name: &[u8], at: ByteRange, value: ByteRange) -> Field {
         let known = KnownHeader::of(name);
         Field {

@@ -158,7 +158,7 @@ fn plain_field(bytes: &[u8], start: usize) -> Option<(Field, usize)> {
     }
     let from = start + length + 2;
     let value = ByteRange::new(from, from + value.len());
-    Some((Field::new(name, ByteRange::new(start, start + length), value), value.end as usize + 2))
+    Some((Field::plain(name, ByteRange::new(start, start + length), value), value.end as usize + 2))
 }
 
 #[allow(clippy::arithmetic_side_effects, reason = "places within one head, which the value is a part of")]
