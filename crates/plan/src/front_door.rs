@@ -44,12 +44,11 @@ use std::{
 
 use seaway_model::{
     Config, Listener, Name, ObjectRef, Owner, Pool, PoolId,
-    config::{FrontDoor as Settings, FrontDoorRoutes, HostOwners, OpenPolicy},
-    fact::HttpRoute,
+    config::{HostOwners, OpenPolicy},
     load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
 
-pub(crate) use self::attached_route::pool_id;
+pub(crate) use self::{attached_route::pool_id, route::is_here};
 use self::{
     attached_route::{AttachedRoute, RoutePrecedence},
     claims::{Claims, RouteClaim},
@@ -146,18 +145,6 @@ pub(crate) struct FrontDoor {
     tls: OnceLock<Arc<TlsByName>>,
     /// All that are shown.
     shown: OnceLock<Arc<BTreeMap<ObjectRef, Arc<Certificate>>>>,
-}
-
-/// Whether a route is one of the front door's. Those of others are no concern of ours: nothing is done for them, and nothing
-/// is told of them.
-pub(crate) fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
-    let named = match &settings.routes {
-        _ if route.guessed => true,
-        FrontDoorRoutes::All => true,
-        FrontDoorRoutes::Of(gateway) => route.parents.contains(gateway),
-        FrontDoorRoutes::Never => false,
-    };
-    named && settings.opens != OpenPolicy::Never
 }
 
 impl FrontDoor {

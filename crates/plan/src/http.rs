@@ -130,7 +130,9 @@ pub(crate) fn meant_path(text: &str) -> Option<Name> {
     let text = text.trim_end_matches(ENDS);
     let text = text.strip_suffix('$').unwrap_or(text);
     let text = text.strip_suffix('*').map_or(text, |it| it.strip_suffix('.').unwrap_or(it));
-    path(text).ok()
+    // `/admin);/` ends as `/admin` does: what is left once a slash is cut off would be no path.
+    let cut = text.trim_end_matches(|it| it == '/' || ENDS.contains(&it));
+    if cut.is_empty() { (text == "/").then(|| text.into()) } else { path(cut).ok() }
 }
 
 /// The place that a text probably means which is none: `http://shop.example/admin`, `shop.example /admin`, `shop.example:80/admin/*`.
@@ -227,6 +229,8 @@ mod tests {
             ("shop.example/admin$", "shop.example/admin"),
             ("shop.example/admin;", "shop.example/admin"),
             ("/admin)", "/admin"),
+            ("/admin);/", "/admin"),
+            ("/;/", ""),
             ("/users/:id", ""),
             ("shop.example/*", "shop.example/"),
             ("shop.example:8080/admin", "shop.example/admin"),

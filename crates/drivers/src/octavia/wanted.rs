@@ -370,10 +370,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             refuse("health check for gRPC", "Use an HTTP or a TCP check.");
         }
         Some(CheckKind::Http { expect: Some(_), .. } | CheckKind::Udp { expect: Some(_), .. }) => {
-            refuse(
-                "health check that looks for a text in the response",
-                "Let the health check expect an HTTP status, and no text.",
-            );
+            refuse("health check that looks for a text in the response", "Expect a status, and no text.");
         }
         Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
             refuse("health check by HTTP", "Use a TCP check.");
@@ -385,10 +382,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             refuse(Ability::CheckedHost.as_str(), "Leave the host out.");
         }
         Some(_) if listener.l4 == L4::Sctp && !can.has(Ability::Http) => {
-            refuse(
-                "health check of SCTP",
-                "Turn the health monitor off: seaway.dev/cloud-monitor: \"false\".",
-            );
+            refuse("health check of SCTP", "Turn it off: seaway.dev/cloud-monitor: \"false\".");
         }
         _ => {}
     }

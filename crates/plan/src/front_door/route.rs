@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
     L4, Name, PoolId, Problem, Reason,
+    config::{FrontDoor as Settings, FrontDoorRoutes, OpenPolicy},
     fact::{BackendRef, HttpRoute, RouteRule, ServicePort},
     load_balancer::{Action, ClientAuth, Filter, Match, PathMatch, Rule, TextMatch},
 };
@@ -46,6 +47,18 @@ impl PatternLimits {
         let all: usize = route.rules.iter().flat_map(|rule| &rule.matches).map(expressions).sum();
         PatternLimits { shared: true, too_many: all > most as usize }
     }
+}
+
+/// Whether a route is one of the front door's. Those of others are no concern of ours: nothing is done for them, and nothing
+/// is told of them.
+pub(crate) fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
+    let named = match &settings.routes {
+        _ if route.guessed => true,
+        FrontDoorRoutes::All => true,
+        FrontDoorRoutes::Of(gateway) => route.parents.contains(gateway),
+        FrontDoorRoutes::Never => false,
+    };
+    named && settings.opens != OpenPolicy::Never
 }
 
 pub(super) fn guest(route: &HttpRoute, given: PlanContext<'_>, known: &mut PatternCache) -> AttachedRoute {
