@@ -1,5 +1,5 @@
 //! Values that are understood and probably not meant, as a check of a folder names them: seconds that are milliseconds elsewhere, a
-//! health check that may take longer than until the next one, a weight that leaves no backend. What is written stays in force.
+//! weight that leaves no backend. What is written stays in force.
 
 use seaway_model::{
     Name, Problem, Reason,
@@ -7,19 +7,17 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{BACKENDS, CHECK_INTERVAL, FORWARD_AUTH, FRONT_DOOR, HOST, PATH, ServiceOptions},
+    annotations::{BACKENDS, FORWARD_AUTH, FRONT_DOOR, HOST, PATH, ServiceOptions},
+    demand::whose,
     index::ServiceKey,
     quantity::probably_milliseconds,
     world::World,
 };
 
-const CHECK_TIMEOUT: &str = "seaway.dev/health-check-timeout";
-
 /// Of one Service.
 pub(crate) fn of_service(world: &World, key: &ServiceKey, service: &Service) -> Vec<Problem> {
     let mut all = milliseconds(key, service);
-    all.extend(longer_than_its_interval(world, key, service));
-    all.extend(without_weight(world, key));
+    all.extend(without_weight(world, key, service));
     all.extend(asked_without_a_path(world, key, service));
     all
 }
@@ -39,30 +37,11 @@ fn milliseconds(key: &ServiceKey, service: &Service) -> Vec<Problem> {
     service.meta.annotations.iter().filter_map(of).collect()
 }
 
-fn longer_than_its_interval(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem> {
-    let mut options = ServiceOptions::of(&world.config().defaults);
-    options.read(&key.object(), &service.meta.annotations);
-    let written = [CHECK_TIMEOUT, CHECK_INTERVAL].into_iter().find(|it| options.written.contains_key(it))?;
-    let check = options.health.as_ref().filter(|it| it.timeout > it.interval)?;
-    let message = format!(
-        "a health check may take {:?}, and the interval is {:?}: a member that does not answer is found later than the interval says",
-        check.timeout, check.interval
-    );
-    let problem = Problem::new(key.object(), Reason::Ignored, message).at(options.field_of(written));
-    Some(problem.fix(format!(
-        "Set {CHECK_TIMEOUT} to {:?} or less, or make {CHECK_INTERVAL} longer.",
-        check.interval
-    )))
-}
-
-fn without_weight(world: &World, key: &ServiceKey) -> Option<Problem> {
-    let mut overview = world.overview().into_iter();
-    let own = overview.find(|it| it.status.owner.object() == key.object());
-    let own = own.into_iter().flat_map(|it| it.load_balancer.pools.values().cloned().collect::<Vec<_>>());
-    let pools: Vec<_> = own.chain(world.pools_at_door(key)).collect();
-    let is_without =
-        pools.iter().any(|it| !it.members.is_empty() && it.members.iter().all(|it| it.weight == 0));
-    if !is_without {
+fn without_weight(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem> {
+    let owner = whose(service);
+    let pools = world.pools_of(&owner).chain(world.pools_at_door(key));
+    let mut pools = pools.filter(|it| !it.members.is_empty());
+    if !pools.any(|it| it.members.iter().all(|member| member.weight == 0)) {
         return None;
     }
     let message =

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    LoadBalancer, Name, ObjectRef, Owner, Problem, Status, WorkItem,
+    LoadBalancer, Name, ObjectRef, Owner, Pool, Problem, Status, WorkItem,
     load_balancer::{Bind, Family, ListenerId},
     outcome::{ReplacedLoadBalancer, ServingSocket},
     unit::Unit,
@@ -192,6 +192,12 @@ impl World {
         let told = self.outcomes.values().filter(|it| !self.is_awaiting_adoption(&it.unit));
         all.extend(told.flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()));
         all.into_iter().collect()
+    }
+
+    /// The pools of a Service's own load balancer.
+    pub(crate) fn pools_of(&self, owner: &Owner) -> impl Iterator<Item = Arc<Pool>> {
+        let state = self.owners.get(owner);
+        state.into_iter().flat_map(|it| it.planned.load_balancer.pools.values().cloned())
     }
 
     /// All owners in the order of their names.
