@@ -73,11 +73,8 @@ impl PemFiles {
                 })
             });
             let text = text.map_err(|error| {
-                let mut problem = self.unreadable(path, &error, was_read);
-                if let Some(convert) = conversion(key, path, &error.to_string()) {
-                    problem.fix = problem.fix.replacen("Make the file readable.", &convert, 1);
-                }
-                problem
+                let convert = conversion(key, path, &error.to_string());
+                self.unreadable(path, &error, convert.as_deref(), was_read)
             })?;
             values.insert(Name::from(*key), text.into());
         }
@@ -85,7 +82,7 @@ impl PemFiles {
             Some(Ok(bytes)) => Some(bytes.into()),
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
                 let path = self.staple.as_deref().unwrap_or(Path::new(""));
-                return Err(self.unreadable(path, &error, was_read));
+                return Err(self.unreadable(path, &error, None, was_read));
             }
             _ => None,
         };
@@ -100,14 +97,15 @@ impl PemFiles {
         })
     }
 
-    fn unreadable(&self, path: &Path, error: &io::Error, was_read: bool) -> Problem {
+    fn unreadable(&self, path: &Path, error: &io::Error, fix: Option<&str>, was_read: bool) -> Problem {
         let shown = path.display().to_string();
-        let fix = match was_read {
-            true => "Make the file readable. What was read from it before stays in use.",
-            false => "Make the file readable. Until it can be read, nothing that needs it is served.",
+        let first = fix.unwrap_or("Make the file readable.");
+        let then = match was_read {
+            true => "What was read from it before stays in use.",
+            false => "Until it can be read, nothing that needs it is served.",
         };
         Problem::new(self.object(), Reason::Unreadable, format!("{shown} cannot be read: {error}"))
-            .fix(fix)
+            .fix(format!("{first} {then}"))
             .in_file(shown, 0, 0)
     }
 

@@ -470,8 +470,7 @@ async fn a_controller_that_may_not_list_hosts_waits_and_one_that_may_no_longer_f
         while told.last().is_none_or(|it| it != "put b") {
             told.push(heard.next().await);
         }
-        let waits =
-            told.iter().find(|it| it.contains("Seaway changes no Service until these objects are listed"));
+        let waits = told.iter().find(|it| it.contains("changes no Service until these objects are listed"));
         assert!(waits.is_some_and(|it| it.starts_with(told_as)), "{told:?}");
         assert!(told.iter().any(|it| it.contains("the last known state stays in use")), "{told:?}");
         let (gone, all): (Vec<String>, Vec<String>) = told

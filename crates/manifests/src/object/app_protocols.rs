@@ -24,17 +24,10 @@ pub(super) fn app_protocols(field: &str, node: &Node) -> Vec<ValidationError> {
             ("http", true) => "kubernetes.io/h2c",
             _ => protocol,
         });
-        if let Some(meant) = meant {
+        let long: Vec<&str> = PROTOCOLS.into_iter().filter(|it| it.len() >= 4).collect();
+        if let Some(meant) = meant.or_else(|| nearest(&lower, &long)) {
             let message = format!(
                 "{written:?} is not a protocol that Seaway knows, and is served as plain TCP (did you mean {meant:?}?)"
-            );
-            faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
-            continue;
-        }
-        let long = PROTOCOLS.into_iter().filter(|it| it.len() >= 4).collect::<Vec<_>>();
-        if let Some(near) = nearest(&lower, &long) {
-            let message = format!(
-                "{written:?} is not a protocol that Seaway knows, and is served as plain TCP (did you mean {near:?}?)"
             );
             faults.push(ValidationError { field: format!("{field}[{index}].appProtocol"), at: *at, message });
         }

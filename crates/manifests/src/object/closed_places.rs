@@ -153,7 +153,7 @@ impl<'t> Words<'t> {
         if !by_host.is_empty() {
             paths.clear();
         }
-        // All of all host names is nobody's by guess.
+        // A guess never closes all paths of all host names.
         paths.remove("/");
         let mut namespaces: BTreeSet<Name> = self.namespaces.into_iter().map(Name::from).collect();
         if namespaces.is_empty() {

@@ -42,7 +42,8 @@ impl RouteClaim {
     }
 
     /// The same place at the main entrance, and those above it, in the order in which requests are given to them.
-    pub(super) fn above(&self) -> impl Iterator<Item = RouteClaim> {
+    /// One by one: a long host name and a long path have a product of them.
+    pub(super) fn above(&self) -> impl Iterator<Item = RouteClaim> + '_ {
         let path = path_of(&self.asked);
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         let mut paths: Vec<&str> = ends.filter_map(|at| path.get(..at)).collect();
@@ -58,11 +59,9 @@ impl RouteClaim {
         hosts.extend(above.map(|it| Some(HostPattern::Under(it.into()))));
         hosts.push(None);
         let asked = |path: &str| Match { path: Some(PathMatch::Prefix(path.into())), ..Match::default() };
-        let all: Vec<RouteClaim> = hosts
-            .iter()
-            .flat_map(|host| paths.iter().map(move |path| RouteClaim::new(host.as_ref(), &asked(path))))
-            .collect();
-        all.into_iter()
+        hosts.into_iter().flat_map(move |host| {
+            paths.clone().into_iter().map(move |path| RouteClaim::new(host.as_ref(), &asked(path)))
+        })
     }
 
     /// Without the entrance.

@@ -9,8 +9,8 @@ use super::{
     service::NAME,
 };
 
-/// How many places above those of one object are looked at.
-const MOST_LOOKS: usize = 10_000;
+/// How many places above those of one object are looked at: each change of rules asks again, also those of other namespaces.
+const MOST_LOOKS: usize = 256;
 
 impl AttachedRoute {
     /// It names entrances, and the main one is none of them.

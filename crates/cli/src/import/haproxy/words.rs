@@ -183,7 +183,7 @@ fn line(line: &Line, context: &mut Context<'_>) {
                 report.no_effect(&line.place, "Seaway does this without a setting, or does not need it")
             }
             _ if line.word(0) == "no" => {
-                report.no_effect(&line.place, "no effect: this turns off something that Seaway never does")
+                report.no_effect(&line.place, "this turns off something that Seaway never does")
             }
             _ => report.closed(&line.place, UNKNOWN),
         };
@@ -211,7 +211,7 @@ fn line(line: &Line, context: &mut Context<'_>) {
     match find(&LEFT_OUT) {
         Some(why) => report.left_out(&line.place, why),
         None if line.word(0) == "no" => {
-            report.no_effect(&line.place, "no effect: this turns off something that Seaway never does")
+            report.no_effect(&line.place, "this turns off something that Seaway never does")
         }
         None => report.closed(&line.place, UNKNOWN),
     }

@@ -139,7 +139,7 @@ fn of_nginx(
             }
             "GRPC" => report.left_out(place, "write appProtocol: grpc at the port of the Service"),
             "GRPCS" => report.left_out(place, "write appProtocol: grpcs at the port of the Service"),
-            _ => report.left_out(place, "not translated: Seaway speaks only HTTP and gRPC to members"),
+            _ => report.left_out(place, "Seaway speaks only HTTP and gRPC to members"),
         },
         "proxy-ssl-verify" if value == "on" => drop(options.service.insert("backend-tls-verify", "on".to_owned())),
         "proxy-ssl-verify" => {}
@@ -215,7 +215,7 @@ fn of_nginx(
             report.closed(place, "Seaway does not know this annotation, which may restrict who can connect");
             options.closed.get_or_insert_with(|| name.to_owned());
         }
-        _ if value == "false" => report.no_effect(place, "no effect: this turns off something that Seaway never does"),
+        _ if value == "false" => report.no_effect(place, "this turns off something that Seaway never does"),
         _ => report.left_out(place, "Seaway has no counterpart"),
     }
 }

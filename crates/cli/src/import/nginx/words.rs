@@ -308,7 +308,7 @@ pub(super) fn report_unread(it: &Directive, report: &mut Report) {
         Class::Read => report.left_out(&it.place, "Seaway does not read this directive in this block"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),
         Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => {
-            report.no_effect(&it.place, "no effect: this turns off something that Seaway never does")
+            report.no_effect(&it.place, "this turns off something that Seaway never does")
         }
         Class::LeftOut(why) => report.left_out(&it.place, why),
         // Told where it is found out what it protects.
